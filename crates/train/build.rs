@@ -12,8 +12,9 @@ fn main() {
 
     cxx_build::bridges(["src/torch/bridge.rs", "src/torch/group/bridge.rs", "src/torch/module/bridge.rs"])
         .file("src/torch/shim.cpp")
+        .file("src/torch/autograd.cpp")
         .file("src/torch/group.cpp")
-        .file("src/torch/module.cpp")
+        .file("src/torch/module/module.cpp")
         // As system headers, so that warnings within them are not shown.
         .flag(format!("-isystem{}", include.display()))
         // Stand-ins for headers that the wheel lacks.
@@ -27,8 +28,8 @@ fn main() {
         .compile("gradus-torch-shim");
 
     let group = ["group.cpp", "group.h", "group/bridge.rs", "standin"];
-    let module = ["module.cpp", "module.h", "module/bridge.rs"];
-    for name in ["bridge.rs", "shim.cpp", "shim.h"].into_iter().chain(group).chain(module) {
+    let module = ["module/module.cpp", "module/module.h", "module/bridge.rs"];
+    for name in ["bridge.rs", "shim.cpp", "shim.h", "autograd.cpp"].into_iter().chain(group).chain(module) {
         println!("cargo:rerun-if-changed=src/torch/{name}");
     }
     // Found here during development, and beside an installed executable; the agent's LD_LIBRARY_PATH comes before.

@@ -5,13 +5,14 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use control::{Departure, Supervisor, SupervisorInput, SupervisorOutput, is_decision};
-use domain::Elapsed;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, Start};
+use domain::{Elapsed, RunId};
 use node::facts::ProgramUser;
 use node::{Folder, LaunchSpec, Lock, Spool};
 
@@ -20,6 +21,8 @@ use crate::clock::Clock;
 use crate::devices;
 use crate::event::Wakeup;
 use crate::loop_client::LoopClient;
+use crate::loop_request::LoopPlace;
+use crate::loop_request::direct::DirectLoop;
 use crate::meter::RentMeter;
 use crate::reclaim::{self, MetadataService};
 use crate::tools::Tools;
@@ -54,7 +57,14 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
     }
     devices::watch(events.clone(), patience.devices);
     let spool = Spool::create(&folder).map_err(fail("write the spool"))?;
-    let client = LoopClient::start(spec.socket.clone(), patience.call, events.clone());
+    let place = match &spec.server {
+        None => LoopPlace::Socket(spec.socket.clone()),
+        Some(server) => {
+            let server = DirectLoop::open(server, &folder, &spec.instance);
+            LoopPlace::Direct(Arc::new(server.map_err(fail("prepare to join its server"))?))
+        }
+    };
+    let client = LoopClient::start(place.clone(), patience.call, events.clone());
     let first_answer = Elapsed::from_std(patience.first_answer);
     let first_answer = spec.first_answer.map_or(first_answer, |time| first_answer.min(Elapsed(time.micros())));
     let mut agent = Agent {
@@ -62,6 +72,7 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
         clock,
         events,
         client,
+        place,
         spool,
         patience,
         attempt: None,
@@ -69,6 +80,7 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
         user_home: settings.user_home.clone(),
         access: settings.access.clone(),
         spec,
+        run: None,
     };
     let departure = agent.attend(&inbox);
     meter.stop();
@@ -99,6 +111,7 @@ struct Agent {
     clock: Clock,
     events: Sender<Wakeup>,
     client: LoopClient,
+    place: LoopPlace,
     spool: Spool,
     patience: Patience,
     attempt: Option<Attempt>,
@@ -106,6 +119,8 @@ struct Agent {
     user_home: Option<std::path::PathBuf>,
     access: store::Access,
     spec: LaunchSpec,
+    /// The run that works here, or did last.
+    run: Option<RunId>,
 }
 
 impl Agent {
@@ -210,10 +225,15 @@ impl Agent {
     fn begin(&mut self, mut start: Start) -> Option<SupervisorInput> {
         let id = start.attempt.clone();
         let root = self.folder.ancestors().nth(2).unwrap_or(&self.folder).to_owned();
+        let before = self.run.replace(start.run.clone());
+        if let Some(before) = before.filter(|before| self.spec.is_remote && *before != start.run) {
+            // Its run took the machine over: nothing of the one before is left for it, and nothing takes disk space.
+            let _ = std::fs::remove_dir_all(root.join("runs").join(before.as_str()));
+        }
         let remote = self
             .spec
             .is_remote
-            .then(|| RemoteLoop { files: LoopFiles::new(&self.spec.socket), folder: start.folder.clone() });
+            .then(|| RemoteLoop { files: LoopFiles::new(&self.place), folder: start.folder.clone() });
         if remote.is_some() {
             start.folder = root.join("runs").join(start.run.as_str()).to_string_lossy().into_owned();
         }

@@ -29,6 +29,7 @@ pub use attempt::library::check as libraries;
 pub use attempt::program::{ProfiledSteps, profile};
 pub use attempt::workdir::{WorkdirSize, measure as measure_workdir};
 pub use control::Departure;
+pub use loop_request::direct::DirectLoop;
 pub use reclaim::MetadataService;
 
 /// Settings of an agent besides its folder's `launch.json`.

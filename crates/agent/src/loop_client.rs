@@ -1,6 +1,5 @@
 //! The thread that calls the loop: one call at a time, each with a deadline.
 
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use domain::wire::{Heartbeat, HeartbeatReply};
 use hyper::Method;
 
 use crate::event::Wakeup;
-use crate::loop_request::LoopRequest;
+use crate::loop_request::{LoopPlace, LoopRequest};
 
 /// Sends calls to the loop; every one is followed by one [`Wakeup::Answered`].
 pub struct LoopClient {
@@ -16,12 +15,12 @@ pub struct LoopClient {
 }
 
 impl LoopClient {
-    /// Starts the thread. `socket` is the loop's; it need not exist yet, and may disappear and reappear.
-    pub fn start(socket: PathBuf, deadline: Duration, events: Sender<Wakeup>) -> LoopClient {
+    /// Starts the thread.
+    pub fn start(place: LoopPlace, deadline: Duration, events: Sender<Wakeup>) -> LoopClient {
         let (calls, inbox) = mpsc::channel::<Heartbeat>();
         std::thread::spawn(move || {
             for heartbeat in inbox {
-                if events.send(Wakeup::Answered(call(&socket, deadline, &heartbeat))).is_err() {
+                if events.send(Wakeup::Answered(call(&place, deadline, &heartbeat))).is_err() {
                     return;
                 }
             }
@@ -36,9 +35,9 @@ impl LoopClient {
     }
 }
 
-fn call(socket: &Path, deadline: Duration, heartbeat: &Heartbeat) -> Result<HeartbeatReply, String> {
+fn call(place: &LoopPlace, deadline: Duration, heartbeat: &Heartbeat) -> Result<HeartbeatReply, String> {
     let request = LoopRequest::json(Method::POST, "tick", heartbeat).map_err(|error| error.to_string())?;
-    let answer = request.send(socket, deadline)?;
+    let answer = request.send(place, deadline)?;
     match answer.status.is_success() {
         true => serde_json::from_slice(&answer.body).map_err(|error| error.to_string()),
         false => Err(answer.refusal()),

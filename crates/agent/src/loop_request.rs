@@ -1,7 +1,10 @@
 //! A request to the loop: HTTP over its Unix socket, on a new connection, so that a replaced loop is found by the next
-//! request.
+//! request; or over TLS ([`direct`]).
 
-use std::path::Path;
+pub mod direct;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
@@ -13,6 +16,17 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
+
+use direct::DirectLoop;
+
+/// Where the loop is.
+#[derive(Debug, Clone)]
+pub enum LoopPlace {
+    /// At a Unix socket, which need not exist yet, and may disappear and reappear.
+    Socket(PathBuf),
+    /// At an address that is reached over TLS.
+    Direct(Arc<DirectLoop>),
+}
 
 /// A request.
 #[derive(Debug, Clone)]
@@ -33,7 +47,7 @@ pub struct LoopAnswer {
 impl LoopRequest {
     /// A request with these bytes, at an address below `/v1/`.
     pub fn new(method: Method, address: &str, body: Vec<u8>) -> LoopRequest {
-        LoopRequest { method, address: format!("/v1/{address}"), content_type: None, body }
+        LoopRequest { method, address: address.to_owned(), content_type: None, body }
     }
 
     /// A request with a JSON value.
@@ -45,11 +59,15 @@ impl LoopRequest {
         Ok(LoopRequest { content_type: Some("application/json"), ..request })
     }
 
-    /// Sends the request to the loop at `socket`, and reads the complete answer.
+    /// Sends the request to the loop, and reads the complete answer.
     ///
     /// # Errors
     /// What failed, and why, or that there was no answer within `deadline`.
-    pub fn send(&self, socket: &Path, deadline: Duration) -> Result<LoopAnswer, String> {
+    pub fn send(&self, place: &LoopPlace, deadline: Duration) -> Result<LoopAnswer, String> {
+        let socket = match place {
+            LoopPlace::Direct(server) => return server.send(self, deadline),
+            LoopPlace::Socket(socket) => socket,
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot prepare a request: {error}"))?;
         let answer = runtime.block_on(async { timeout(deadline, self.exchange(socket)).await });
@@ -61,7 +79,8 @@ impl LoopRequest {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
         tokio::spawn(connection);
         // The host name is not resolved; the socket is used instead.
-        let mut request = Request::builder().method(self.method.clone()).uri(&self.address).header(HOST, "loop");
+        let mut request =
+            Request::builder().method(self.method.clone()).uri(format!("/v1/{}", self.address)).header(HOST, "loop");
         if let Some(content_type) = self.content_type {
             request = request.header(CONTENT_TYPE, content_type);
         }

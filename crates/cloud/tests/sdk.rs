@@ -118,7 +118,7 @@ fn sent_to_aws() -> Vec<Value> {
     };
     let program = Executables { gradus: "/bin/true".into(), rank: "/bin/true".into(), libtorch: None };
     let socket = home.path().join("loop.sock");
-    let reach = ReachSettings { owner: "me / of tests".into(), socket, program, ssh_config: None };
+    let reach = ReachSettings { owner: "me / of tests".into(), socket, program, ssh_config: None, door: None };
     let options = AwsOptions { ssh_from: Some("192.0.2.1".into()), ..AwsOptions::default() };
     let aws = Aws::new(AwsSettings { home: home.path().to_owned(), options, reach }, client());
     for (kind, name, has_peers) in

@@ -1,9 +1,11 @@
 //! The launch specification of an agent: `launch.json` in the folder of its instance.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
+use domain::joining::{AccessSecret, AgentServer};
 use domain::{Duration, InstanceId};
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +40,9 @@ pub struct LaunchSpec {
     /// How long the agent may wait for the loop's first answer, if shorter than its own limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_answer: Option<Duration>,
+    /// Where the agent reaches the loop directly; `None` for one that does so at the socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<AgentServer>,
 }
 
 /// The part of `launch.json` that all versions have in common, read first.
@@ -73,6 +78,43 @@ impl Folder {
         fs::rename(&partial, self.path().join("launch.json"))?;
         File::open(self.path())?.sync_all()
     }
+
+    /// The file with the token with which the agent joins its server; the agent deletes it when it has.
+    pub fn join_token(&self) -> PathBuf {
+        self.path().join("join.token")
+    }
+
+    /// The file with the secret that the agent has drawn, by which its server recognises it.
+    pub fn session_secret(&self) -> PathBuf {
+        self.path().join("session.key")
+    }
+
+    /// The file that says why the agent could not join its server.
+    pub fn join_log(&self) -> PathBuf {
+        self.path().join("join.log")
+    }
+}
+
+/// Reads what [`write_secret`] has written; `None` if there is no such file.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn read_secret(path: &Path) -> io::Result<Option<AccessSecret>> {
+    Ok(found(fs::read_to_string(path))?.map(|text| AccessSecret(text.trim().to_owned())))
+}
+
+/// Writes a file that only this user can read, atomically.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write_secret(path: &Path, secret: &AccessSecret) -> io::Result<()> {
+    let partial = path.with_extension("partial");
+    // One that an earlier version of the file has left might be readable by others.
+    found(fs::remove_file(&partial))?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial)?;
+    writeln!(file, "{}", secret.0)?;
+    file.sync_all()?;
+    fs::rename(&partial, path)
 }
 
 #[cfg(test)]
@@ -100,6 +142,7 @@ mod tests {
             is_remote: false,
             address: None,
             first_answer: None,
+            server: None,
         };
         folder.write_launch_spec(&spec).unwrap();
         assert_eq!(folder.launch_spec().unwrap(), Some(spec.clone()));
@@ -109,5 +152,20 @@ mod tests {
         fs::write(folder.path().join("launch.json"), r#"{"schema": 2, "name": "digits-1-i1"}"#).unwrap();
         let error = folder.launch_spec().unwrap_err().to_string();
         assert!(error.contains("version 2"), "{error}");
+    }
+
+    #[test]
+    fn a_secret_is_read_by_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let (_temporary, folder) = folder();
+        let path = folder.join_token();
+        assert_eq!(read_secret(&path).unwrap(), None);
+        fs::write(path.with_extension("partial"), "of one that broke off").unwrap();
+        for text in ["first", "second"] {
+            let secret = AccessSecret(text.to_owned());
+            write_secret(&path, &secret).unwrap();
+            assert_eq!(read_secret(&path).unwrap(), Some(secret));
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
     }
 }

@@ -24,7 +24,7 @@ pub mod workdir;
 
 pub use digest::sha256;
 pub use folder::Folder;
-pub use launch::{LaunchSpec, SCHEMA};
+pub use launch::{LaunchSpec, SCHEMA, read_secret, write_secret};
 pub use lock::Lock;
 pub use meter::MeterFile;
 pub use processes::containers;

@@ -53,6 +53,8 @@ pub(crate) use trials::{
 pub enum Action {
     /// Write the intent to rent a machine, and others with it by the same request, then ask the provider.
     Rent { run: RunId, instance: InstanceId, others: Vec<InstanceId>, offer: Offer, reserve: Money },
+    /// Write down that a run takes over the machine of one that has ended, whose part of the rent ends with that.
+    TakeOver { run: RunId, instance: InstanceId, from: InstanceId, usage: Usage, reserve: Money },
     /// Request an instance that was intended before a crash, or whose launch is uncertain.
     Launch { instance: InstanceId },
     /// Record that an instance was rented: its provider lists it, though no reply has confirmed it.
@@ -124,10 +126,19 @@ pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, sc
     let open = scope.runs.iter().filter(|id| world.is_open(id));
     let mut runs: Vec<(&RunId, &Run)> = open.filter_map(|id| world.runs.get_key_value(id)).collect();
     runs.sort_by_key(|(_, run)| run.order);
+    let mut taken = choice::takeovers(world, facts, policy, &runs);
+    actions.append(&mut taken.actions);
     for (id, run) in runs {
-        for instance_id in &run.instances {
-            if let Some(instance) = world.instances.get(instance_id) {
-                actions.extend(for_instance(world, facts, policy, run, instance_id, instance));
+        // The next round sees what it has then.
+        if taken.runs.contains(id) {
+            room.take(id, run, 1);
+            continue;
+        }
+        for instance_id in run.instances.iter().filter(|id| !taken.machines.contains(id)) {
+            let Some(instance) = world.instances.get(instance_id) else { continue };
+            match choice::given_over(world, instance_id, instance) {
+                Some(action) => actions.push(action),
+                None => actions.extend(for_instance(world, facts, policy, run, instance_id, instance)),
             }
         }
         if run.state.is_final() {
@@ -143,6 +154,8 @@ pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, sc
     for (id, sweep) in scope.sweeps.iter().filter_map(|id| world.sweeps.get_key_value(id)) {
         actions.extend(sweep::actions(world, facts, policy, id, sweep));
     }
+    let kept = choice::kept_for_trials(world, facts, policy, &actions);
+    actions.retain(|action| !matches!(action, Action::Release { instance } if kept.contains(instance)));
     actions
 }
 
@@ -158,7 +171,7 @@ fn for_instance(
     let sight = facts.machine(id).sight;
     let is_stopping = matches!(run.state, RunState::Stopping { .. });
     let is_silent = is_silent(facts, policy, id, instance);
-    let rented_for = |elapsed| Usage { started: instance.started.unwrap_or(instance.intended), elapsed };
+    let rented_for = |elapsed| Usage { started: instance.own_start(), elapsed };
     let failed = |why: String| gang::fail(world, run, id, Finding::new(Cause::InstanceLost, why));
     let gone = |usage: Usage| -> Vec<Action> {
         let usage = Usage { elapsed: facts.billed(instance, usage.elapsed), ..usage };

@@ -300,7 +300,7 @@ impl Running<'_, '_> {
         match input {
             ControllerInput::Heartbeat { heartbeat, .. } => {
                 let instance = &heartbeat.instance;
-                let is_known = world.instances.contains_key(instance);
+                let is_known = world.holder(instance).is_some() || world.instances.contains_key(instance);
                 // Its release concerns it, as any event would.
                 (!is_known).then(|| Event::ReleaseIntended { instance: instance.clone(), lost_race: false })
             }

@@ -17,8 +17,11 @@ use crate::error::Error;
 use crate::files;
 use crate::home::Home;
 
+/// Where calls wake the loop.
+pub(crate) type Inbox = Sender<Wake>;
+
 /// An agent's call contains its measurements since the loop was last available.
-const BODY_MAX: usize = 64 << 20;
+pub(crate) const BODY_MAX: usize = 64 << 20;
 
 /// The loop answers within this time or the agent calls again.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -39,8 +42,9 @@ pub fn serve(home: &Home, inbox: Sender<Wake>, quota: Option<Bytes>) -> Result<D
     };
     let private = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(socket, private).map_err(Error::file("protect", socket))?;
-    let calls = Router::new().route("/v1/tick", post(heartbeat)).with_state(inbox);
-    let router = calls.merge(files::router(home.runs(), quota)).layer(DefaultBodyLimit::max(BODY_MAX));
+    let calls = Router::new().route("/tick", post(heartbeat)).with_state(inbox);
+    let calls = calls.merge(files::router(home.runs(), quota)).layer(DefaultBodyLimit::max(BODY_MAX));
+    let router = Router::new().nest("/v1", calls);
     let (closed, close) = tokio::sync::oneshot::channel::<()>();
     let serve = move || {
         runtime.block_on(async {
@@ -62,8 +66,8 @@ pub struct Door {
     _closed: tokio::sync::oneshot::Sender<()>,
 }
 
-async fn heartbeat(
-    State(inbox): State<Sender<Wake>>,
+pub(crate) async fn heartbeat(
+    State(inbox): State<Inbox>,
     Json(heartbeat): Json<Heartbeat>,
 ) -> Result<Json<HeartbeatReply>, StatusCode> {
     let (reply, answer) = tokio::sync::oneshot::channel();

@@ -3,9 +3,9 @@
 //! `histories/first.jsonl` is the log of two runs: one whose agent was killed, and which was stopped and resumed; one
 //! whose program failed twice. `histories/sweep.jsonl` is that of a sweep of two trials, one of which was resumed;
 //! `histories/schedule.jsonl` that of a schedule with two runs. Those
-//! in `histories/simulated` were written by the simulation (`cargo xtask sim --log SEED`, seeds 203, 172, 18, 32, 215 and
-//! 169) and hold what the others lack: jobs on several machines, by one request or several, notices, races, machines that
-//! were rented twice, budgets. Histories are added, never changed.
+//! in `histories/simulated` were written by the simulation (`cargo xtask sim --log SEED`, seeds 203, 172, 18, 32, 215,
+//! 169 and 182) and hold what the others lack: jobs on several machines, by one request or several, notices, races, machines
+//! that were rented twice, budgets, a machine that three trials have had one after the other. Histories are added, never changed.
 
 use domain::run::RunState;
 use domain::{Record, RunId};
@@ -72,13 +72,18 @@ const ATTEMPTS: usize = 3;
 const INSTANCES: usize = 3;
 
 /// Each with the bills of its runs. The loop of `race` died and never came back.
-const SIMULATED: [(&str, &str, &[&str]); 6] = [
+const SIMULATED: [(&str, &str, &[&str]); 7] = [
     ("budget", include_str!("histories/simulated/budget.jsonl"), &["$0.113806"]),
     ("gang", include_str!("histories/simulated/gang.jsonl"), &["$0.16461"]),
     ("race", include_str!("histories/simulated/race.jsonl"), &[]),
     ("reclaim", include_str!("histories/simulated/reclaim.jsonl"), &["$0.151735"]),
     ("double", include_str!("histories/simulated/double.jsonl"), &["$0.272105", "$0.332083"]),
     ("resize", include_str!("histories/simulated/resize.jsonl"), &["$1.234578"]),
+    (
+        "taken",
+        include_str!("histories/simulated/taken.jsonl"),
+        &["$0.0665", "$0.093183", "$0.047542", "$0.052199", "$0.068903"],
+    ),
 ];
 
 #[test]
@@ -96,10 +101,16 @@ fn every_simulated_history_is_read_replayed_and_written_alike() {
         let kind = |record: &Record| serde_json::to_value(&record.event).unwrap()["event"].as_str().unwrap().to_owned();
         kinds.extend(records.iter().map(kind));
     }
-    for kind in
-        ["member_prepared", "member_ended", "attempt_resizing", "reclaim_noticed", "double_ended", "keeper_changed"]
-    {
+    for kind in [
+        "member_prepared",
+        "member_ended",
+        "attempt_resizing",
+        "reclaim_noticed",
+        "double_ended",
+        "keeper_changed",
+        "machine_taken",
+    ] {
         assert!(kinds.contains(kind), "no history has `{kind}`");
     }
-    assert_eq!(kinds.len(), 21, "{kinds:?}");
+    assert_eq!(kinds.len(), 24, "{kinds:?}");
 }

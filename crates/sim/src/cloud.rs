@@ -12,7 +12,7 @@ use domain::{Elapsed, InstanceId, Rate, Timestamp};
 
 use crate::machine::Machine;
 use crate::rule::Rule;
-use crate::scenario::{SECOND, Scenario};
+use crate::scenario::{SECOND, Scenario, is_anchor};
 
 #[derive(Debug, Default)]
 pub(crate) struct Cloud {
@@ -139,6 +139,7 @@ impl Cloud {
         let never = has_faults && draws.below(20) == 0;
         let boots = if never { None } else { Some(now + draws.below(scenario.boot)) };
         let mut machine = Machine::new(instance.clone(), rate, now, visible, boots);
+        machine.is_anchor = is_anchor(&request.offer.kind);
         machine.is_disk_lost = has_faults && scenario.has_lost_disks && draws.below(6) == 0;
         if let Some(time) = request.first_answer.filter(|_| rule != Some(Rule::LeaseWithinBudget)) {
             machine.first_answer = machine.first_answer.min(time.micros());

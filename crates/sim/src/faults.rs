@@ -1,5 +1,7 @@
 //! Faults and users' actions: rounds of faults, crashes of the loop, requests to stop and resume.
 
+mod keeper;
+
 use control::{ControllerInput, ReplyId, SupervisorInput};
 use domain::event::Event;
 use domain::rental::MachineHandle;
@@ -7,6 +9,7 @@ use domain::run::{RunState, StopBy};
 
 use domain::{Elapsed, Record, RunId, Timestamp};
 
+use crate::job::schedule::{is_of_schedule, schedule_added};
 use crate::job::submitted;
 use crate::job::sweep::{is_of_sweep, sweep_submitted};
 use crate::rule::Rule;
@@ -20,9 +23,10 @@ impl Simulation {
         }
         if self.process.controller.is_some() {
             let from = self.reply_id(ReplyTo::User(run.clone()));
-            let event = match is_of_sweep(&run) {
-                true => sweep_submitted(&self.scenario, self.sweep_budget, self.rule, self.now),
-                false => submitted(&run, &self.scenario, self.budget, self.now),
+            let event = match (is_of_sweep(&run), is_of_schedule(&run)) {
+                (true, _) => sweep_submitted(&self.scenario, self.sweep_budget, self.rule, self.now),
+                (false, true) => schedule_added(&self.scenario),
+                (false, false) => submitted(&run, &self.scenario, self.budget, self.now),
             };
             let event = Box::new(event);
             self.deliver(ControllerInput::Request { from, event });
@@ -81,7 +85,7 @@ impl Simulation {
     pub(crate) fn notice(&mut self, handle: &MachineHandle) {
         let at = self.now + 30 * SECOND + self.draws.below(90 * SECOND);
         let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
-        if machine.reclaim.is_none() {
+        if machine.reclaim.is_none() && !machine.is_anchor {
             machine.reclaim = Some(at);
             self.at(at, SimEvent::Reclaimed(handle.clone()));
             self.tell_notice(handle);
@@ -187,6 +191,7 @@ impl Simulation {
             self.user_asks(resume(run));
         }
         self.user_resumes_sweep();
+        self.user_pauses_schedule();
     }
 
     /// What the loop decided to write down.

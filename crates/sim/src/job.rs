@@ -1,5 +1,6 @@
 //! The job that simulated runs train, and what its ranks report.
 
+pub(crate) mod schedule;
 pub(crate) mod sweep;
 
 use std::sync::OnceLock;
@@ -43,14 +44,13 @@ fn plan_of(scenario: &Scenario, now: u64) -> Plan {
         price_source: "test".into(),
     };
     let (share, memory, time, cost) = (None, None, None, None);
-    let alternatives = (2..2 + scenario.alternatives)
-        .map(|number| {
-            let kind = format!("m{number}");
-            Offer { rate: scenario.market.price(&kind, now), kind, ..offer.clone() }
-        })
-        .collect();
+    let of = |kind: String| Offer { rate: scenario.market.price(&kind, now), kind, ..offer.clone() };
+    let kinds = 2 + scenario.alternatives;
+    let alternatives = (2..kinds).map(|number| of(format!("m{number}"))).collect();
+    // One for each of them, in the same order.
+    let anchors = (1..if scenario.on_demand > 0 { kinds } else { 1 }).map(|number| of(format!("a{number}"))).collect();
     Plan {
-        offer,
+        offer: offer.clone(),
         share,
         memory,
         time,
@@ -58,7 +58,7 @@ fn plan_of(scenario: &Scenario, now: u64) -> Plan {
         reserve: Money::default(),
         assumptions: Vec::new(),
         alternatives,
-        anchors: Vec::new(),
+        anchors,
     }
 }
 
@@ -74,6 +74,7 @@ fn job_of(scenario: &Scenario) -> Job {
         job.wants.min_nodes = (scenario.least < scenario.nodes).then_some(scenario.least);
     }
     job.wants.spares = scenario.spares;
+    job.wants.on_demand = scenario.on_demand;
     job
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn submitted(run: &RunId, scenario: &Scenario, budget: Option<Money>,
         job_hash: "hash".into(),
         file: "job.yaml".into(),
         trial: None,
-        user: None,
+        user: Some("user".into()),
     }))
 }
 

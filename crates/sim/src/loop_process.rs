@@ -79,8 +79,11 @@ impl LoopProcess {
         let controller = self.controller.as_ref()?;
         let work = match input {
             ControllerInput::Heartbeat { heartbeat, .. } => {
-                let run = &self.archive.instances.get(&heartbeat.instance)?.run;
-                self.archive.work_of_run(run)
+                let instance = &heartbeat.instance;
+                if controller.world().holder(instance).is_some() {
+                    return None;
+                }
+                self.archive.work_of_run(&self.archive.instances.get(instance)?.run)
             }
             ControllerInput::Request { event, .. } => self.archive.work_of(event),
             _ => None,
@@ -157,6 +160,7 @@ pub(crate) fn policy(scenario: &Scenario, rule: Option<Rule>) -> Policy {
         heartbeat_idle: Elapsed(SECOND),
         saving: Elapsed(20 * SECOND),
         incomplete: Elapsed(60 * SECOND),
+        hands_over: scenario.hands_over,
         ..usual
     };
     let never = Elapsed(u64::MAX);

@@ -42,6 +42,8 @@ pub(crate) struct Machine {
     pub is_unlisted: bool,
     /// Nothing can be read of it once it is gone.
     pub is_disk_lost: bool,
+    /// It is on demand beside spot machines: it is never taken back.
+    pub is_anchor: bool,
 }
 
 /// The ranks of an attempt.
@@ -86,6 +88,7 @@ impl Machine {
             healthy_at: None,
             is_unlisted: false,
             is_disk_lost: false,
+            is_anchor: false,
         }
     }
 

@@ -109,11 +109,13 @@ fn schedules(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
     let _ = writeln!(
         out,
         "{count} schedules (seeds {seeds:?}) in {seconds:.0} s, {:.0} a second on {threads} cores: {} failed\n\
-         {} crashes of the loop, {} machines, {} calls to the provider, {} events",
+         {} crashes of the loop, {} machines, {} of them taken over, {} runs of schedules, {} calls to the provider, {} events",
         count as f64 / seconds,
         failures.len(),
         stats.crashes,
         stats.machines,
+        stats.taken,
+        stats.due,
         stats.calls,
         stats.events
     );

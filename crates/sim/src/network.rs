@@ -19,6 +19,9 @@ impl Simulation {
         if let (ProviderCall::Launch(request), Some(Rule::OneToken)) = (&mut call, self.rule) {
             request.token = format!("{}-{}", request.token, self.requests);
         }
+        if let (ProviderCall::Launch(request), Some(Rule::AnchorsAreOnDemand)) = (&mut call, self.rule) {
+            request.offer.kind = request.offer.kind.replace('a', "m");
+        }
         self.check_patience(life, &call);
         if let ProviderCall::Launch(request) = &call {
             self.launches.insert((life, id), request.token.clone());
@@ -99,6 +102,7 @@ impl Simulation {
 
     pub(crate) fn reply(&mut self, to: ReplyId, mut reply: HeartbeatReply) {
         let Some(ReplyTo::Agent { handle, call }) = self.replies.remove(&to) else { return };
+        self.check_stays(&handle, &reply);
         if self.rule == Some(Rule::DeadManSwitch) {
             reply.lease = domain::Duration::from_secs(1_000_000_000);
         }

@@ -5,7 +5,7 @@ use domain::rank::Report;
 use domain::rental::MachineHandle;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, HeartbeatReply, Start};
-use domain::{AttemptId, Cause, Elapsed, Finding, Money, RunId};
+use domain::{AttemptId, Cause, Elapsed, Finding, InstanceId, Money, RunId};
 
 use crate::job::sweep::{SWEEP, is_of_sweep};
 use crate::job::{checkpointed, model, ready};
@@ -13,6 +13,7 @@ use crate::machine::{Machine, Rank};
 use crate::rule::Rule;
 use crate::scenario::SECOND;
 use crate::simulation::{ABANDONED, SimEvent, Simulation};
+use crate::verdict::parts;
 
 /// An agent that has no reply after so long takes its call for lost.
 const CALL_DEADLINE: u64 = 15 * SECOND;
@@ -140,6 +141,8 @@ impl Simulation {
             return self.ended(handle, &start.attempt, failed(finding));
         }
         store.fence = Some(start.fence);
+        self.check_members(&start.attempt);
+        let store = self.stores.entry(start.run.clone()).or_default();
         // Ranks hear from each other that their attempt is over. A restored log may use the number of an attempt again.
         store.closed = store.closed.filter(|closed| *closed != start.fence);
         let step = store.durable(self.now, self.scenario.work.lag);
@@ -224,23 +227,25 @@ impl Simulation {
         // The trials of a sweep share its budget.
         let (budget, of) = match is_of_sweep(run) {
             true => (self.sweep_budget, SWEEP),
-            false => (self.budget, run.as_str()),
+            false => (self.budget_of(run), run.as_str()),
         };
         let Some(budget) = budget else { return };
         // Except with wrong wall clocks, a restored log, or a provider without tokens.
         if self.scenario.is_skewed || self.scenario.is_restored || self.scenario.traits.token_lifetime.is_none() {
             return;
         }
-        let is_own =
-            |machine: &&Machine| machine.instance.as_str().strip_prefix(of).is_some_and(|rest| rest.starts_with('-'));
+        let is_own = |id: &InstanceId| id.as_str().strip_prefix(of).is_some_and(|rest| rest.starts_with('-'));
         let billing = self.scenario.traits.billing;
         // What nobody could reach was settled: whatever a frozen agent costs beyond that, nobody knows.
-        let used = |machine: &Machine| match (self.settled_unseen.get(&machine.instance), machine.ended) {
-            (Some(rent), _) => machine.rate.cost(*rent),
-            (None, Some(ended)) => machine.rate.cost(billing.billed(Elapsed(ended - machine.rented))),
-            (None, None) => machine.rate.cost(Elapsed(self.now - machine.rented)),
+        let used = |machine: &Machine| {
+            let rent = match (self.settled_unseen.get(&machine.instance), machine.ended) {
+                (Some(rent), _) => *rent,
+                (None, Some(ended)) => billing.billed(Elapsed(ended - machine.rented)),
+                (None, None) => Elapsed(self.now - machine.rented),
+            };
+            parts::owed(&self.process.archive, machine, rent, |id, _| is_own(id))
         };
-        let spent: Money = self.cloud.machines.values().filter(is_own).map(used).sum();
+        let spent: Money = self.cloud.machines.values().map(used).sum();
         if spent > budget {
             self.violate(format!("{run} trains after {of} has cost {spent} of a budget of {budget}"));
         }

@@ -101,6 +101,14 @@ pub enum Rule {
     CausesDecide,
     /// A machine costs what it was offered for, whatever the market does meanwhile.
     PricesAreAgreed,
+    /// What is asked for on demand beside spot machines is no spot machine.
+    AnchorsAreOnDemand,
+    /// The run of a due time has the name that follows from it, so that it is found again after a crash.
+    DueTimesAreRunOnce,
+    /// Of the due times that have passed, those are run that the schedule's `catch_up` names.
+    CatchUpIsHeeded,
+    /// A due time is not run beside the run before.
+    OverlapIsHeeded,
     /// The design of before, not one rule: a launch in doubt counts as refused, what is not listed as gone, and a
     /// machine that boots as silent.
     DesignOfBefore,
@@ -108,7 +116,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 49] = [
+    pub const ALL: [Rule; 53] = [
         Rule::DurableBeforeTold,
         Rule::OneToken,
         Rule::DoubtIsNoRefusal,
@@ -158,6 +166,10 @@ impl Rule {
         Rule::TrialsShareABudget,
         Rule::CausesDecide,
         Rule::PricesAreAgreed,
+        Rule::AnchorsAreOnDemand,
+        Rule::DueTimesAreRunOnce,
+        Rule::CatchUpIsHeeded,
+        Rule::OverlapIsHeeded,
     ];
 
     /// The promise that it is part of, by the number that it has in the list of requirements: R1 to R14 for what
@@ -181,7 +193,14 @@ impl Rule {
             Rule::MissingIsNotGone | Rule::LateRequestsCount => "L2",
             Rule::BootingIsNotSilence => "L3",
             Rule::DesignOfBefore => "L1-L3",
-            Rule::AllArePrepared | Rule::NodeLossIsTold | Rule::ReclaimIsHeeded | Rule::CausesDecide => "-",
+            Rule::AllArePrepared
+            | Rule::NodeLossIsTold
+            | Rule::ReclaimIsHeeded
+            | Rule::CausesDecide
+            | Rule::AnchorsAreOnDemand
+            | Rule::DueTimesAreRunOnce
+            | Rule::CatchUpIsHeeded
+            | Rule::OverlapIsHeeded => "-",
             Rule::SilenceIsGivenUp
             | Rule::WaitingIsBounded
             | Rule::SuspectsAreLookedAt

@@ -2,6 +2,7 @@
 
 use domain::random::{Draws, key};
 use domain::rental::{BillingRule, ProviderTraits};
+use domain::schedule::{CatchUpPolicy, JobSchedule, OverlapPolicy};
 use domain::{Elapsed, Rate};
 
 use crate::job::rate;
@@ -86,6 +87,12 @@ pub struct Scenario {
     pub market: SimulatedMarket,
     /// The sweep that is submitted too.
     pub sweep: SimulatedSweep,
+    /// Whether runs that wait take over the machines of runs that have ended.
+    pub hands_over: bool,
+    /// Of the machines that a run computes on, those that it rents on demand beside spot machines.
+    pub on_demand: u32,
+    /// The schedule that is added too.
+    pub schedule: SimulatedSchedule,
     /// What is trained.
     pub work: SimulatedWork,
 }
@@ -116,6 +123,38 @@ pub struct SimulatedSweep {
     pub parallel: u32,
     /// Whether it has a budget.
     pub is_budgeted: bool,
+}
+
+/// A schedule.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SimulatedSchedule {
+    /// Minutes between two due times; 0 where there is no schedule.
+    pub every: u64,
+    /// Which due times are made up for.
+    pub catch_up: CatchUpPolicy,
+    /// What happens at a due time while the run before has not ended.
+    pub overlap: OverlapPolicy,
+}
+
+impl SimulatedSchedule {
+    /// One in eight scenarios has one.
+    fn draw(seed: u64) -> SimulatedSchedule {
+        let mut draws = Draws::new(key(seed, [17]));
+        if draws.below(8) > 0 {
+            return SimulatedSchedule::default();
+        }
+        SimulatedSchedule {
+            every: 1 + draws.below(5),
+            catch_up: [CatchUpPolicy::None, CatchUpPolicy::Latest, CatchUpPolicy::All][draws.below(3) as usize],
+            overlap: [OverlapPolicy::Skip, OverlapPolicy::Queue, OverlapPolicy::Replace][draws.below(3) as usize],
+        }
+    }
+
+    /// Its `schedule:`.
+    pub(crate) fn times(&self) -> JobSchedule {
+        let cron = format!("*/{} * * * *", self.every.max(1));
+        JobSchedule { catch_up: self.catch_up, overlap: self.overlap, ..JobSchedule::at(cron, None) }
+    }
 }
 
 /// Prices and capacity by kind and time.
@@ -150,19 +189,29 @@ impl SimulatedMarket {
 
     /// Whether no machine of a kind can be had now.
     pub(crate) fn is_sold_out(&self, kind: &str, now: u64) -> bool {
-        self.sold_out > 0 && self.minute(kind, now, 1).below(100) < self.sold_out
+        let what = if is_anchor(kind) { 3 } else { 1 };
+        self.sold_out > 0 && self.minute(kind, now, what).below(100) < self.sold_out
     }
 
     /// The price of a kind now.
     pub(crate) fn price(&self, kind: &str, now: u64) -> Rate {
         let drift = if self.drift > 0 { self.minute(kind, now, 2).below(self.drift) as i64 } else { 0 };
         let more = self.step.saturating_mul(number(kind).saturating_sub(1) as i64);
-        Rate::from_micros_per_hour(rate().micros_per_hour() + more + drift)
+        let anchored = if is_anchor(kind) { ON_DEMAND } else { 0 };
+        Rate::from_micros_per_hour(rate().micros_per_hour() + more + drift + anchored)
     }
 }
 
+/// By how much a machine on demand costs more than the same as a spot machine, in micro-dollars an hour.
+const ON_DEMAND: i64 = 2_345_679;
+
 fn number(kind: &str) -> u64 {
-    kind.trim_start_matches('m').parse().unwrap_or(0)
+    kind.trim_start_matches(['m', 'a']).parse().unwrap_or(0)
+}
+
+/// Whether a kind of machine is on demand, beside spot machines: `a3` is the same as `m3`.
+pub(crate) fn is_anchor(kind: &str) -> bool {
+    kind.starts_with('a')
 }
 
 impl Default for SimulatedWork {
@@ -269,10 +318,12 @@ impl Scenario {
             rank_fault: 0,
             market: SimulatedMarket::default(),
             sweep: SimulatedSweep::default(),
+            hands_over: Draws::new(key(seed, [15])).below(2) == 0,
+            on_demand: 0,
+            schedule: SimulatedSchedule::default(),
             work: SimulatedWork::default(),
         };
-        let scenario = scenario.with_later_draws(seed);
-        if is_clear { scenario.cleared() } else { scenario }
+        if is_clear { scenario.with_later_draws(seed).cleared() } else { scenario.with_later_draws(seed) }
     }
 
     /// What was added later has draws of its own, so that seeds stay what they were.
@@ -285,6 +336,13 @@ impl Scenario {
             let (trials, parallel) = (2 + sweeps.below(4) as u32, 1 + sweeps.below(3) as u32);
             self.sweep = SimulatedSweep { trials, parallel, is_budgeted: sweeps.below(2) == 0 };
         }
+        let mut anchors = Draws::new(key(seed, [16]));
+        if self.nodes > 1 && anchors.below(2) == 0 {
+            self.on_demand = 1 + anchors.below(u64::from(self.nodes) - 1) as u32;
+        }
+        self.schedule = SimulatedSchedule::draw(seed);
+        // Schedules are kept by servers.
+        self.is_served |= self.schedule.every > 0;
         let mut draws = Draws::new(key(seed, [9]));
         let (is_remote, has_quota) = (draws.below(6) == 0, draws.below(6) == 0);
         if self.is_calm {

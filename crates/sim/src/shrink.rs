@@ -1,7 +1,7 @@
 //! Shrinks a failing schedule: kinds of faults are removed one at a time, as long as it still fails.
 
 use crate::rule::Rule;
-use crate::scenario::{SECOND, Scenario, SimulatedMarket};
+use crate::scenario::{SECOND, Scenario, SimulatedMarket, SimulatedSchedule};
 use crate::verdict::run;
 
 /// The simplest scenario in which the schedule of a seed still fails; `None` if it does not fail.
@@ -11,12 +11,15 @@ pub fn shrink(seed: u64, rule: Option<Rule>) -> Option<Scenario> {
     if !fails(&scenario) {
         return None;
     }
-    let simpler: [fn(&mut Scenario); 22] = [
+    let simpler: [fn(&mut Scenario); 25] = [
         |scenario| scenario.market = SimulatedMarket::default(),
+        |scenario| scenario.hands_over = false,
         |scenario| scenario.rank_fault = 0,
         |scenario| scenario.sweep.trials = 0,
         |scenario| scenario.runs = 1,
-        |scenario| (scenario.nodes, scenario.least) = (1, 1),
+        |scenario| scenario.schedule = SimulatedSchedule::default(),
+        |scenario| scenario.on_demand = 0,
+        |scenario| (scenario.nodes, scenario.least, scenario.on_demand) = (1, 1, 0),
         |scenario| scenario.alternatives = 0,
         |scenario| scenario.spares = 0,
         |scenario| scenario.least = scenario.nodes,

@@ -8,10 +8,11 @@ use domain::random::{Draws, key};
 use domain::rental::{MachineHandle, ProviderAnswer, ProviderCall};
 use domain::run::Keeper;
 use domain::wire::{Heartbeat, HeartbeatReply};
-use domain::{AttemptId, Cause, Elapsed, InstanceId, Money, RunId};
+use domain::{AttemptId, Cause, Elapsed, InstanceId, Money, RunId, Timestamp};
 
 use crate::cloud::Cloud;
 use crate::job::rate;
+use crate::job::schedule::SCHEDULE;
 use crate::job::sweep::{SWEEP, sweep_id};
 use crate::loop_process::{LoopProcess, clocks};
 use crate::machine::Store;
@@ -29,6 +30,10 @@ pub struct ScheduleStats {
     pub calls: u64,
     /// Events in the log at the end.
     pub events: u64,
+    /// Machines that a run has taken over from another one.
+    pub taken: u64,
+    /// Runs that schedules have submitted.
+    pub due: u64,
 }
 
 impl ScheduleStats {
@@ -38,6 +43,8 @@ impl ScheduleStats {
         self.machines += other.machines;
         self.calls += other.calls;
         self.events += other.events;
+        self.taken += other.taken;
+        self.due += other.due;
     }
 }
 
@@ -59,6 +66,8 @@ pub(crate) enum SimEvent {
     Reclaimed(MachineHandle),
     MachineFails,
     UserSubmits(RunId),
+    KeeperLooks,
+    KeeperHasPlanned { life: u64, due: Timestamp, before: Box<plan::ScheduleRecord> },
     Faults,
     Watchdog,
     Calm,
@@ -66,8 +75,22 @@ pub(crate) enum SimEvent {
 }
 
 pub(crate) enum ReplyTo {
-    Agent { handle: MachineHandle, call: u64 },
+    Agent {
+        handle: MachineHandle,
+        call: u64,
+    },
     User(RunId),
+    /// The keeper of schedules; with the due time and the run that it has submitted, if it has.
+    Keeper(Option<(Timestamp, RunId)>),
+}
+
+/// What the keeper of schedules does, and what it has asked for.
+#[derive(Debug, Default)]
+pub(crate) struct KeeperState {
+    /// In which life of the loop, and until when, it waits for an answer.
+    pub busy: (u64, u64),
+    /// The due times of the runs that it has submitted.
+    pub asked: BTreeMap<RunId, Timestamp>,
 }
 
 /// The complete simulated world.
@@ -120,6 +143,7 @@ pub(crate) struct Simulation {
     /// When the first step was made, and the last one.
     pub worked_from: Option<u64>,
     pub worked_until: u64,
+    pub keeper: KeeperState,
     /// Until when a provider wants not to be asked with a token, and which life of the loop it has told.
     pub patience: BTreeMap<String, (u64, u64)>,
 }
@@ -174,6 +198,7 @@ impl Simulation {
             worked_until: 0,
             throttled: BTreeMap::new(),
             patience: BTreeMap::new(),
+            keeper: KeeperState::default(),
             runs,
             scenario,
         };
@@ -193,6 +218,10 @@ impl Simulation {
         for work in self.runs.clone().into_iter().chain(sweep) {
             let when = self.draws.below(60 * SECOND);
             self.at(when, SimEvent::UserSubmits(work));
+        }
+        if self.scenario.schedule.every > 0 {
+            self.at(SECOND, SimEvent::UserSubmits(RunId::new(SCHEDULE)));
+            self.at(SECOND, SimEvent::KeeperLooks);
         }
         self.next_failure();
         self.at(ROUND, SimEvent::Faults);
@@ -264,6 +293,8 @@ impl Simulation {
             SimEvent::Reclaimed(handle) => self.reclaimed(&handle),
             SimEvent::RankSaved { handle, attempt, is_saved } => self.rank_saved(&handle, &attempt, is_saved),
             SimEvent::UserSubmits(run) => self.user_submits(run),
+            SimEvent::KeeperLooks => self.keeper_looks(),
+            SimEvent::KeeperHasPlanned { life, due, before } => self.keeper_has_planned(life, due, &before),
             SimEvent::MachineFails => self.machine_fails(),
             SimEvent::Faults => self.faults(),
             SimEvent::Watchdog => self.watchdog(),
@@ -304,7 +335,12 @@ impl Simulation {
         let runs = self.runs.iter().cloned().collect();
         let sweeps = BTreeSet::from([sweep_id()]);
         let keeper = if self.scenario.is_served { Keeper::Server } else { Keeper::Foreground };
-        self.deliver(ControllerInput::Watched(WatchedWork { runs, sweeps, keeper, all: false }));
+        self.deliver(ControllerInput::Watched(WatchedWork {
+            runs,
+            sweeps,
+            keeper,
+            all: self.scenario.schedule.every > 0,
+        }));
     }
 
     /// Passes an input to the loop and carries out its outputs; it may crash between any two of them.
@@ -359,13 +395,17 @@ impl Simulation {
             ControllerOutput::Call { id, call, .. } => self.call(life, id, call),
             ControllerOutput::Reply(reply) => self.reply(reply.to, reply.reply),
             ControllerOutput::Taken { to, result } => {
-                if let Some(ReplyTo::User(run)) = self.replies.remove(&to) {
-                    // Refused because it is there already: an earlier request has arrived.
-                    let known =
-                        result.is_ok() || self.process.disk.iter().any(|record| is_submission(&record.event, &run));
-                    if known {
-                        self.acknowledged.insert(run);
+                match self.replies.remove(&to) {
+                    Some(ReplyTo::User(run)) => {
+                        // Refused because it is there already: an earlier request has arrived.
+                        let known =
+                            result.is_ok() || self.process.disk.iter().any(|record| is_submission(&record.event, &run));
+                        if known {
+                            self.acknowledged.insert(run);
+                        }
                     }
+                    Some(ReplyTo::Keeper(of)) => self.keeper_is_answered(of.filter(|_| result.is_ok())),
+                    Some(ReplyTo::Agent { .. }) | None => {}
                 }
             }
             ControllerOutput::Keep { .. } => {}
@@ -386,6 +426,7 @@ pub(crate) fn is_submission(event: &Event, run: &RunId) -> bool {
     match event {
         Event::Submitted(submitted) => submitted.run == *run,
         Event::SweepSubmitted(submitted) => submitted.sweep.as_str() == run.as_str(),
+        Event::ScheduleAdded(added) => added.schedule.as_str() == run.as_str(),
         _ => false,
     }
 }

@@ -2,7 +2,10 @@
 
 mod causes;
 pub(crate) mod goodput;
+mod members;
+pub(crate) mod parts;
 mod promises;
+mod schedules;
 mod sweeps;
 
 use std::collections::BTreeSet;
@@ -112,6 +115,7 @@ fn is_done(simulation: &Simulation) -> bool {
         && simulation.runs.iter().all(is_billed)
         && simulation.is_sweep_done()
         && simulation.all_runs().iter().all(is_settled)
+        && simulation.is_schedule_done()
 }
 
 fn standing(simulation: &Simulation) -> String {
@@ -179,7 +183,7 @@ fn verdict(simulation: &Simulation) -> Option<String> {
             return Some(format!("{run} is billed {} of a budget of {budget}", bill.total));
         }
     }
-    if let Some(why) = sweeps::wrong(simulation, world) {
+    if let Some(why) = sweeps::wrong(simulation, world).or_else(|| schedules::wrong(simulation, world)) {
         return Some(why);
     }
     let mut rented: Vec<&str> = simulation.cloud.machines.values().map(|machine| machine.instance.as_str()).collect();
@@ -194,7 +198,8 @@ fn verdict(simulation: &Simulation) -> Option<String> {
 fn wrongly_billed(simulation: &Simulation, bill: &Bill, instance: &InstanceId) -> Option<String> {
     let lines = bill.lines.iter().filter(|line| line.instance == *instance);
     let billed: u64 = lines.map(|line| line.usage.elapsed.0).sum();
-    let own = simulation.cloud.machines.values().filter(|machine| machine.instance == *instance);
+    let name = simulation.machine_name(instance);
+    let own = simulation.cloud.machines.values().filter(|machine| machine.instance == name);
     let metered: u64 =
         own.map(|machine| simulation.scenario.traits.billing.billed(machine.metered(simulation.now)).0).sum();
     (billed != metered).then(|| format!("{instance}: {} s of {} s", billed / SECOND, metered / SECOND))
@@ -213,12 +218,10 @@ fn is_unreachable(event: &Event, run: &RunId) -> bool {
 /// The cost of a run's machines as the cloud bills it.
 fn owed(simulation: &Simulation, world: &World, run: &RunId) -> Money {
     let billing = simulation.scenario.traits.billing;
-    let machines = simulation.cloud.machines.values();
-    let own = machines.filter(|machine| world.instances.get(&machine.instance).is_some_and(|known| known.run == *run));
     let cost = |machine: &Machine| {
         let metered = machine.metered(simulation.now);
         let rent = simulation.settled_unseen.get(&machine.instance).copied().unwrap_or(billing.billed(metered));
-        machine.rate.cost(rent)
+        parts::owed(world, machine, rent, |_, instance| instance.run == *run)
     };
-    own.map(cost).sum()
+    simulation.cloud.machines.values().map(cost).sum()
 }

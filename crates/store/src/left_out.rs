@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use data::cache::CacheCounts;
+use domain::joining::ServerTrust;
 
 use crate::{Access, Checked, Error, Limits, Location, Meter, Options, Places, Pulled, Pushed, Staged};
 
@@ -66,6 +67,28 @@ impl NoWebClient {
     /// [`Error::LeftOut`].
     pub fn of_server(_authorities: Option<&str>, _near: bool) -> Result<NoWebClient, Error> {
         Err(Error::LeftOut)
+    }
+
+    /// Refuses to make one for a server that is recognised so.
+    ///
+    /// # Errors
+    /// [`Error::LeftOut`].
+    pub fn of_trusted(_trust: &ServerTrust, _near: bool) -> Result<NoWebClient, Error> {
+        Err(Error::LeftOut)
+    }
+
+    /// Sends a request that may take so long.
+    ///
+    /// # Errors
+    /// None: there is no client.
+    pub fn send_within(
+        &self,
+        _asked: (&str, &str),
+        _headers: &[(String, String)],
+        _body: Vec<u8>,
+        _within: Duration,
+    ) -> Result<(u16, Vec<u8>), String> {
+        match *self {}
     }
 
     /// Sends a request whose reply is streamed.

@@ -60,13 +60,15 @@ pub fn integrations(root: &Path) -> Outcome {
     Ok(format!("{} is right with other packages", wheel.display()))
 }
 
-/// The module in `folder` with the packages that it has callbacks for, and with JAX and Keras.
+/// The module in `folder` with the packages that it has callbacks for, with JAX and Keras, and with torchtitan and torchtune.
 fn with_others(root: &Path, folder: &Path) -> Result<(), Box<dyn Error>> {
     let (tests, torch) = (root.join("crates/door/tests"), peers::pytorch()?);
     let [transformers, lightning] = peers::integrations()?;
     let packages = vec![folder.to_owned(), torch.clone(), transformers, lightning];
     discover(&tests.join("integrations"), packages, None)?;
-    discover(&tests.join("arrays"), vec![folder.to_owned(), torch, peers::arrays()?], None)
+    discover(&tests.join("arrays"), vec![folder.to_owned(), torch.clone(), peers::arrays()?], None)?;
+    let [recipes, below] = peers::recipes()?;
+    discover(&tests.join("recipes"), vec![folder.to_owned(), torch, recipes, below], None)
 }
 
 /// Measures what the package costs a program, beside PyTorch.

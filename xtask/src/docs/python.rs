@@ -14,7 +14,7 @@ const OPENING: &str = include_str!("python-opening.md");
 const PACKAGE: &str = "crates/door/python/gradus";
 
 /// Modules, and the name that users know each by.
-const MODULES: [(&str, &str); 8] = [
+const MODULES: [(&str, &str); 10] = [
     ("_run.py", "gradus"),
     ("_loader.py", "gradus"),
     ("_loaders/text.py", "gradus"),
@@ -23,6 +23,8 @@ const MODULES: [(&str, &str); 8] = [
     ("huggingface.py", "gradus.huggingface"),
     ("lightning.py", "gradus.lightning"),
     ("accelerate.py", "gradus.accelerate"),
+    ("torchtitan.py", "gradus.torchtitan"),
+    ("torchtune.py", "gradus.torchtune"),
 ];
 
 /// The reference.

@@ -67,4 +67,28 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         to: "Some(value) => command.env(name, value),",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "no_variable_of_a_job" },
     },
+    SourceMutant {
+        name: "join-tokens-are-good-for-any-instance",
+        harm: "who has the join token of one machine acts as the agent of another",
+        file: "crates/server/src/api/access/agents/rules.rs",
+        from: "if owner != *instance {",
+        to: "if false && owner != *instance {",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "a_join_token_is_good_once" },
+    },
+    SourceMutant {
+        name: "join-tokens-are-good-twice",
+        harm: "who finds a join token that was used takes the place of the agent that has used it",
+        file: "crates/server/src/api/access/agents/rules.rs",
+        from: "let is_same = session.token == token && session.sha256 == secret;",
+        to: "let is_same = session.token == token || session.sha256 == secret;",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "a_join_token_is_good_once" },
+    },
+    SourceMutant {
+        name: "join-tokens-do-not-expire",
+        harm: "a join token that was left somewhere lets anybody in, however old it is",
+        file: "crates/server/src/api/access/agents/rules.rs",
+        from: "if expires <= now {",
+        to: "if expires.0 < 0 {",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "a_join_token_is_good_once" },
+    },
 ];

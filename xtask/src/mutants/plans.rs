@@ -20,6 +20,22 @@ pub(super) const PLANS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "no_forecast_ends_before" },
     },
     SourceMutant {
+        name: "machines-on-demand-cost-as-spot",
+        harm: "the plan of a run with some machines on demand beside spot machines is several times too cheap",
+        file: "crates/plan/src/search/timeline.rs",
+        from: "+ at(on_demand, anchors, timeline.wall),",
+        to: "+ at(terms, anchors, timeline.rented),",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "paid_for_at_their_price" },
+    },
+    SourceMutant {
+        name: "machines-on-demand-are-interrupted",
+        harm: "the plan of a run with some machines on demand beside spot machines takes longer than the run",
+        file: "crates/plan/src/search/mod.rs",
+        from: "SpotAvailability::prior(priced.listing.interrupted, spot)",
+        to: "SpotAvailability::prior(priced.listing.interrupted, spot.max(nodes))",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "paid_for_at_their_price" },
+    },
+    SourceMutant {
         name: "a-gpu-is-known-by-its-generation",
         harm: "a plan for a GPU that nobody measured is as sure of itself as one for its sibling",
         file: "crates/plan/src/estimate/fitted/coefficients.rs",

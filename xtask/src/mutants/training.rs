@@ -275,4 +275,28 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         to: "Ok(sum.f_div_scalar(part.count()?)?)",
         test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "a_chunked_loss_has" },
     },
+    SourceMutant {
+        name: "a-step-does-not-wait-for-its-batch",
+        harm: "on a GPU, a step may compute from a batch that is still being copied",
+        file: "crates/train/src/torch/queue.rs",
+        from: "queue.wait(Stream::Compute, &copied)?;",
+        to: "let _ = &copied;",
+        test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "no_order_of_the_streams" },
+    },
+    SourceMutant {
+        name: "the-next-batch-overwrites-this-one",
+        harm: "on a GPU, the copy of a batch may go to memory from which the step before still reads",
+        file: "crates/train/src/torch/queue.rs",
+        from: "queue.keep(&there, Stream::Compute)?;",
+        to: "",
+        test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "no_order_of_the_streams" },
+    },
+    SourceMutant {
+        name: "losses-are-read-too-early",
+        harm: "on a GPU, a loss may be read from pinned memory before it has been copied there",
+        file: "crates/train/src/torch/queue.rs",
+        from: "self.queue.synchronize(&self.copied)?;",
+        to: "",
+        test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "no_order_of_the_streams" },
+    },
 ];

@@ -154,6 +154,30 @@ pub fn arrays() -> Result<PathBuf, Box<dyn Error>> {
     installed(&ARRAYS, "JAX and Keras through pip, which the Python package is tried with (670 MB on disk)")
 }
 
+/// What trains language models, each with a configuration for gradus, without PyTorch.
+const RECIPES: [&str; 4] = ["torchtitan==0.2.2", "torchtune==0.6.1", "torchao==0.14.1", "torchdata==0.11.0"];
+
+/// What these import of others. PyTorch's folder, which has NumPy too, is named before it.
+const BELOW_RECIPES: [&str; 10] = [
+    "datasets==5.2.0",
+    "tokenizers",
+    "tyro",
+    "einops",
+    "omegaconf",
+    "psutil",
+    "tiktoken",
+    "sentencepiece",
+    "tensorboard==2.21.0",
+    "tomli",
+];
+
+/// The folders of torchtitan and torchtune, and of what they import.
+pub fn recipes() -> Result<[PathBuf; 2], Box<dyn Error>> {
+    let what = "torchtitan and torchtune through pip, which the Python package is tried with (30 MB on disk)";
+    let below = "what torchtitan and torchtune import through pip (500 MB on disk)";
+    Ok([installed_alone(&RECIPES, what)?, install(&BELOW_RECIPES, &[], below)?])
+}
+
 /// Headers of CUDA 13.0 that pip's PyTorch leaves out: of its C++ library and of its compiler.
 const CUDA_HEADERS: [&str; 2] = ["nvidia-cuda-cccl==13.0.85", "nvidia-cuda-crt==13.0.88"];
 

@@ -11,7 +11,7 @@ use hyper::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::loop_request::{LoopAnswer, LoopRequest};
+use crate::loop_request::{LoopAnswer, LoopPlace, LoopRequest};
 
 /// How long the loop may be unreachable before a transfer is given up.
 const AWAY: Duration = Duration::from_secs(120);
@@ -67,13 +67,13 @@ pub(super) fn disk(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -
 /// Files of the loop's machine.
 #[derive(Debug, Clone)]
 pub struct LoopFiles {
-    socket: PathBuf,
+    place: LoopPlace,
 }
 
 impl LoopFiles {
-    /// Files behind the socket of a loop.
-    pub fn new(socket: &Path) -> LoopFiles {
-        LoopFiles { socket: socket.to_owned() }
+    /// Files of the loop that is there.
+    pub fn new(place: &LoopPlace) -> LoopFiles {
+        LoopFiles { place: place.clone() }
     }
 
     /// The files below an address.
@@ -124,7 +124,7 @@ impl LoopFiles {
 
     /// One try: a refusal is final; other errors may be transient.
     fn once(&self, request: &LoopRequest, within: Duration) -> Result<LoopAnswer, TravelError> {
-        let answer = request.send(&self.socket, within).map_err(TravelError::Unreachable)?;
+        let answer = request.send(&self.place, within).map_err(TravelError::Unreachable)?;
         match answer.status {
             status if status.is_success() => Ok(answer),
             StatusCode::INSUFFICIENT_STORAGE => Err(TravelError::Full(answer.refusal())),

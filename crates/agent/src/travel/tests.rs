@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::{LoopFiles, UploadFailure, Uploader, checkpoints};
 use crate::event::{AttemptEvent, Wakeup};
+use crate::loop_request::LoopPlace;
 
 /// A loop that stores uploads in a folder, and records each request.
 struct Scene {
@@ -51,7 +52,7 @@ impl Scene {
     }
 
     fn files(&self) -> LoopFiles {
-        LoopFiles::new(&self.folder.path().join("s"))
+        LoopFiles::new(&LoopPlace::Socket(self.folder.path().join("s")))
     }
 
     fn uploader(&self) -> (Uploader, mpsc::Receiver<Wakeup>) {

@@ -66,6 +66,7 @@ impl Scene {
             libtorch: Some(libtorch.clone()),
             is_remote: false,
             address: None,
+            join: None,
         });
         let folder = home.join("runs").join(run.as_str());
         Scene { control, local, instance: run.instance(1), run, folder, libtorch, _temporary: temporary }

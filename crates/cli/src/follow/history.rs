@@ -20,6 +20,7 @@ pub fn subject(world: &World, event: &Event) -> String {
     let run: Option<&RunId> = match event {
         Event::Submitted(submitted) => Some(&submitted.run),
         Event::RentIntended(intent) => Some(&intent.run),
+        Event::MachineTaken(taken) => Some(&taken.run),
         Event::StopRequested { run, .. } | Event::ResumeRequested { run, .. } | Event::Ended { run, .. } => Some(run),
         Event::AttemptIntended { run, .. } | Event::BudgetAlert { run, .. } | Event::Billed { run, .. } => Some(run),
         Event::Launched { instance, .. } | Event::RentFailed { instance, .. } | Event::AgentUp { instance, .. } => {
@@ -61,6 +62,9 @@ pub fn sentence(event: &Event) -> String {
         Event::RentIntended(intent) => {
             let machines = names(&intent.instance, &intent.others);
             format!("renting {} at {} as {machines}", intent.offer.kind, intent.offer.rate)
+        }
+        Event::MachineTaken(taken) => {
+            format!("machine {} of a run that has ended taken over as {}", taken.machine, taken.instance)
         }
         Event::Launched { instance, handle, account } => launched(instance, handle.as_ref(), account.as_deref()),
         Event::RentFailed { instance, finding } => {

@@ -81,7 +81,7 @@ pub fn meters(home: &Home, world: &World) -> BTreeMap<InstanceId, Elapsed> {
     let now = server::clock::now();
     let rent = |(id, instance): (&InstanceId, &Instance)| {
         let metered = look(home, id).and_then(|probe| probe.usage).map(|usage| usage.elapsed);
-        Some((id.clone(), metered.or_else(|| Some(now.since(instance.started?)))?))
+        Some((id.clone(), metered.or_else(|| instance.rent_by_the_clock(now))?))
     };
     world.live_instances().filter_map(rent).collect()
 }
@@ -89,7 +89,7 @@ pub fn meters(home: &Home, world: &World) -> BTreeMap<InstanceId, Elapsed> {
 /// Rented time according to the wall clock, if no meter can be read.
 pub fn by_the_clock(world: &World) -> BTreeMap<InstanceId, Elapsed> {
     let now = server::clock::now();
-    world.live_instances().filter_map(|(id, instance)| Some((id.clone(), now.since(instance.started?)))).collect()
+    world.live_instances().filter_map(|(id, instance)| Some((id.clone(), instance.rent_by_the_clock(now)?))).collect()
 }
 
 /// The newest step that the machines of a run reported and no loop has read.

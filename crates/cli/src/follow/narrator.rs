@@ -279,6 +279,10 @@ fn renting(intent: &RentIntended) -> String {
     }
 }
 
+fn taken_back(instance: &InstanceId) -> String {
+    format!("the provider takes machine {instance} back: saving, then resuming on another")
+}
+
 /// The message for an event, if it has one.
 pub fn sentence(event: &Event) -> Option<String> {
     let text = match event {
@@ -289,6 +293,7 @@ pub fn sentence(event: &Event) -> Option<String> {
         Event::StopRequested { by, .. } => stopping(*by).to_owned(),
         Event::ResumeRequested { set, .. } => format!("resuming{}", Setting::said(set)),
         Event::RentIntended(intent) => renting(intent),
+        Event::MachineTaken(taken) => format!("using {}, which a run that has ended has left", taken.machine),
         Event::RentFailed { finding, .. } => format!("could not rent: {}", finding.message),
         Event::AttemptReady { ready: Some(ready), attempt } => trains(attempt, ready),
         Event::AttemptReady { ready: None, attempt } => format!("attempt {attempt}: running"),
@@ -301,9 +306,7 @@ pub fn sentence(event: &Event) -> Option<String> {
             format!("attempt {attempt}: stopped; checkpoint at step {step}")
         }
         Event::BudgetAlert { spent, .. } => format!("budget alert: {spent} spent"),
-        Event::ReclaimNoticed { instance, .. } => {
-            format!("the provider takes machine {instance} back: saving, then resuming on another")
-        }
+        Event::ReclaimNoticed { instance, .. } => taken_back(instance),
         Event::Launched { .. } | Event::AgentUp { .. } | Event::AttemptIntended { .. } | Event::AttemptEnded { .. } => {
             return None;
         }

@@ -1,6 +1,6 @@
 //! What runs without a bill have cost so far, machine by machine.
 
-use domain::run::{BillAdjustment, InstanceState};
+use domain::run::{BillAdjustment, InstanceState, Usage};
 use domain::{Elapsed, InstanceId, RunId};
 use plan::money::ledger::LedgerLine;
 use plan::{Run, World};
@@ -46,11 +46,13 @@ fn lines(world: &World, (id, run): (&RunId, &Run), instance: &InstanceId, metere
     let first = match &known.state {
         InstanceState::Released { usage } => (usage.started, usage.elapsed),
         InstanceState::Intended | InstanceState::Launching | InstanceState::Up | InstanceState::Releasing => {
-            (known.started.unwrap_or(known.intended), metered)
+            (known.own_start(), metered)
         }
     };
-    let doubles = known.doubles.values().map(|usage| (usage.started, usage.elapsed));
-    let line = |(started, elapsed)| LedgerLine {
+    let first = (first.0, first.1, known.cost(first.1));
+    let double = |usage: &Usage| (usage.started, usage.elapsed, known.offer.rate.cost(usage.elapsed));
+    let doubles = known.doubles.values().map(double);
+    let line = |(started, elapsed, amount)| LedgerLine {
         run: id.clone(),
         instance: instance.clone(),
         provider: known.offer.provider.clone(),
@@ -58,7 +60,7 @@ fn lines(world: &World, (id, run): (&RunId, &Run), instance: &InstanceId, metere
         project: run.job.project.clone(),
         started,
         elapsed,
-        amount: known.offer.rate.cost(elapsed),
+        amount,
         race: known.lost_race,
         adjusts: None,
         is_final: false,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud::ssh::{Executables, Inventory};
+use cloud::ssh::{DirectDoor, Executables, Inventory};
 use cloud::{Local, LocalSettings, Provider, Ssh, SshSettings};
 use domain::Rate;
 use server::Home;
@@ -16,10 +16,23 @@ use crate::settings::GlobalSettings;
 /// # Errors
 /// [`Error::File`] when `nodes.json` cannot be read.
 pub fn providers(settings: &GlobalSettings, home: &Home, rate: Rate) -> Result<Vec<Arc<dyn Provider>>, Error> {
+    providers_with(settings, home, rate, None)
+}
+
+/// The same, where agents of nodes may reach the loop over TLS through a door.
+///
+/// # Errors
+/// As [`providers`].
+pub fn providers_with(
+    settings: &GlobalSettings,
+    home: &Home,
+    rate: Rate,
+    door: Option<DirectDoor>,
+) -> Result<Vec<Arc<dyn Provider>>, Error> {
     let local = Local::new(local(settings, home, rate, price_source(rate)));
     let inventory = inventory(home)?;
     // Also without nodes: a server that runs for long is to know those that are added meanwhile.
-    let nodes = Ssh::following(ssh(settings, home, inventory));
+    let nodes = Ssh::following(SshSettings { door, ..ssh(settings, home, inventory) });
     let mut providers: Vec<Arc<dyn Provider>> = vec![Arc::new(local), Arc::new(nodes)];
     providers.extend(rented::providers(settings, home, &ssh(settings, home, Inventory::default()))?);
     Ok(providers)
@@ -88,6 +101,7 @@ pub fn ssh(settings: &GlobalSettings, home: &Home, inventory: Inventory) -> SshS
         socket: home.socket(),
         program,
         inventory,
+        door: None,
     }
 }
 
@@ -104,6 +118,7 @@ fn local(settings: &GlobalSettings, home: &Home, rate: Rate, price_source: &str)
         libtorch: settings.libtorch.clone(),
         is_remote: false,
         address: None,
+        join: None,
     }
 }
 

@@ -1,8 +1,9 @@
 //! A job on this machine: its file, its data, measured steps, and the plan that follows from them.
 //!
 //! `rented` → `machine`; `mounts` → `job_file` → `weights`, `job_request`; `machine` → `facts`; `facts`, `formats`,
-//! `job_file`, `machine`, `measure`, `weights` → `draft`.
+//! `job_file`, `machine`, `measure`, `weights` → `draft`; `disks`, `ledger` → `spending`.
 
+pub mod disks;
 pub mod draft;
 mod facts;
 mod formats;

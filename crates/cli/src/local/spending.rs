@@ -8,8 +8,9 @@ use plan::money::allowance::{AllowanceUse, Allowances, PaidWork, of_project, use
 use plan::money::ledger::{LedgerLine, within};
 use plan::{Run, SweepRecord, World};
 use server::state::StateReader;
-use server::{Home, State};
+use server::{Home, State, clock};
 
+use super::disks::disk_lines;
 use super::ledger;
 use crate::error::{Error, exit};
 
@@ -70,7 +71,9 @@ pub fn used(allowances: &Allowances, home: &Home, state: &State) -> Result<Vec<A
 /// What was paid, as far as it is known.
 fn paid(home: &Home, state: &State) -> Result<Vec<LedgerLine>, Error> {
     let mut lines: Vec<LedgerLine> = StateReader::open(home)?.costs()?;
+    let disks = disk_lines(home, state.world(), &lines, clock::now())?;
     lines.extend(ledger::open_lines(home, state.world()));
+    lines.extend(disks);
     Ok(lines)
 }
 

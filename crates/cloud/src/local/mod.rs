@@ -19,6 +19,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use domain::joining::JoinOffer;
 use domain::rental::LaunchRequest;
 use domain::{InstanceId, Rate};
 use rustix::process::Signal;
@@ -58,6 +59,8 @@ pub struct LocalSettings {
     pub is_remote: bool,
     /// Where other machines reach this one, as far as is known.
     pub address: Option<String>,
+    /// How agents that are started here join a server that they reach directly; `None` if they use the socket.
+    pub join: Option<JoinOffer>,
 }
 
 /// This machine.
@@ -99,6 +102,7 @@ impl Local {
             is_remote: self.settings.is_remote,
             address: self.settings.address.clone(),
             first_answer: request.first_answer,
+            server: self.settings.join.as_ref().map(|join| join.server.clone()),
         };
         let _one_at_a_time = self.releases();
         let asked_before = folder.launch_spec()?;
@@ -114,6 +118,10 @@ impl Local {
         }
         if asked_before.as_ref() != Some(&spec) {
             folder.write_launch_spec(&spec)?;
+        }
+        if let Some(join) = &self.settings.join {
+            // No agent runs, so none is in the middle of joining with an earlier one.
+            node::write_secret(&folder.join_token(), &join.token)?;
         }
         self.start_agent(&folder, &spec, lock)
     }

@@ -60,6 +60,7 @@ mod tests {
             is_remote: false,
             address: None,
             first_answer: None,
+            server: None,
         };
         folder.write_launch_spec(&spec).unwrap();
         let lock = folder.lock().unwrap().unwrap();

@@ -5,7 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use domain::{InstanceId, Offer, Rate, RunId, Timestamp};
+use domain::rental::MachineState;
+use domain::{InstanceId, Money, Offer, Rate, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::rentals::replace;
@@ -36,8 +37,40 @@ pub enum KeptState {
     Stopped { since: Timestamp },
     /// Its start was asked for and is not known to have come about.
     Starting { since: Timestamp },
+    /// Its start was accepted `at`, and it was not reached since: where that never comes about, its disk stays.
+    Accepted { since: Timestamp, at: Timestamp },
     /// A run has it.
     Started,
+}
+
+/// Time for which the disk of a machine was paid for while its start waited for capacity. It is written down until the bill of
+/// the run that waited has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskWait {
+    /// The cloud's name of the machine.
+    pub handle: String,
+    /// Our name of it in the run that waited.
+    pub instance: InstanceId,
+    /// What the disk costs.
+    pub disk: Rate,
+    pub from: Timestamp,
+    pub until: Timestamp,
+}
+
+impl DiskWait {
+    /// The run that waited.
+    pub fn run(&self) -> RunId {
+        run_of(&self.instance)
+    }
+
+    /// What it has cost.
+    pub fn cost(&self) -> Money {
+        self.disk.cost(self.until.since(self.from))
+    }
+
+    fn file(&self) -> String {
+        format!("{}-{}.json", self.handle, self.from.0)
+    }
 }
 
 /// What the end of a machine is to its cloud.
@@ -51,18 +84,56 @@ pub enum MachineEnd {
     Leave,
 }
 
+fn run_of(instance: &InstanceId) -> RunId {
+    let name = instance.as_str();
+    RunId::new(name.rsplit_once("-i").map_or(name, |(run, _)| run))
+}
+
 impl KeptMachine {
     /// The run that has it, or had it last.
     pub fn run(&self) -> RunId {
-        let name = self.instance.as_str();
-        RunId::new(name.rsplit_once("-i").map_or(name, |(run, _)| run))
+        run_of(&self.instance)
     }
 
     /// Since when its disk alone is paid for; none while a run has it.
     pub fn stopped(&self) -> Option<Timestamp> {
         match self.state {
-            KeptState::Stopped { since } | KeptState::Starting { since } => Some(since),
+            KeptState::Stopped { since } | KeptState::Starting { since } | KeptState::Accepted { since, .. } => {
+                Some(since)
+            }
             KeptState::Started => None,
+        }
+    }
+
+    /// Until when its disk alone is paid for: now, or when its start was accepted. None while a run has it.
+    pub fn unpaid(&self, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        match self.state {
+            KeptState::Stopped { since } | KeptState::Starting { since } => Some((since, now)),
+            KeptState::Accepted { since, at } => Some((since, at)),
+            KeptState::Started => None,
+        }
+    }
+
+    /// The same as it is written down, of one that is started, stopped again, or gone.
+    fn wait(&self, now: Timestamp) -> Option<DiskWait> {
+        let (from, until) = self.unpaid(now)?;
+        let (handle, instance, disk) = (self.handle.clone(), self.instance.clone(), self.disk);
+        Some(DiskWait { handle, instance, disk, from, until })
+    }
+}
+
+/// Where a machine whose start was accepted stands once its cloud lists it in this state; none where that stays as it is. Only
+/// one that was reached belongs to its run: any other is stopped again with its disk.
+pub fn after_start(kept: &KeptMachine, listed: MachineState, is_reached: bool) -> Option<KeptState> {
+    let KeptState::Accepted { since, .. } = kept.state else { return None };
+    match listed {
+        MachineState::Running if is_reached => Some(KeptState::Started),
+        MachineState::Running | MachineState::Pending | MachineState::Ending => None,
+        // It has never run: its disk alone was paid for all the time.
+        MachineState::Gone(None) => Some(KeptState::Stopped { since }),
+        MachineState::Gone(Some(usage)) => {
+            let ended = usage.started.0.saturating_add_unsigned(usage.elapsed.0);
+            Some(KeptState::Stopped { since: Timestamp(ended) })
         }
     }
 }
@@ -104,16 +175,8 @@ impl KeptMachines {
     /// # Errors
     /// If one cannot be read.
     pub fn all(&self) -> io::Result<Vec<KeptMachine>> {
-        let files = match fs::read_dir(&self.folder) {
-            Ok(files) => files.collect::<io::Result<Vec<_>>>()?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let mut paths: Vec<PathBuf> = files.into_iter().map(|file| file.path()).collect();
-        paths.retain(|path| path.extension().is_some_and(|end| end == "json"));
-        paths.sort();
         let read = |path: &PathBuf| -> io::Result<KeptMachine> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
-        paths.iter().map(read).collect()
+        json_files(&self.folder)?.iter().map(read).collect()
     }
 
     /// One of them; `None` if it was never stopped.
@@ -136,7 +199,60 @@ impl KeptMachines {
         replace(&self.folder, &format!("{}.json", machine.handle), &serde_json::to_vec(machine)?)
     }
 
-    /// Forgets one that is gone.
+    /// Writes down where a machine stands that was to be started; what its disk has cost until its rent began is kept.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn change(&self, machine: &KeptMachine, state: KeptState) -> io::Result<()> {
+        let is_same = matches!(state, KeptState::Stopped { since } if machine.stopped() == Some(since));
+        if let (KeptState::Accepted { .. }, false) = (machine.state, is_same) {
+            // Its time ends when its start was accepted, whatever now is.
+            self.note(machine.wait(Timestamp(0)))?;
+        }
+        self.write(&KeptMachine { state, ..machine.clone() })
+    }
+
+    /// Forgets one that is gone, or is about to be; what its disk has cost until now and no bill has is kept.
+    ///
+    /// # Errors
+    /// If that cannot be written, or its file not deleted.
+    pub fn forget(&self, machine: &KeptMachine, now: Timestamp) -> io::Result<()> {
+        self.note(machine.wait(now))?;
+        self.remove(&machine.handle)
+    }
+
+    fn note(&self, wait: Option<DiskWait>) -> io::Result<()> {
+        match wait {
+            Some(wait) => replace(&self.waits_folder(), &wait.file(), &serde_json::to_vec(&wait)?),
+            None => Ok(()),
+        }
+    }
+
+    fn waits_folder(&self) -> PathBuf {
+        self.folder.join("waits")
+    }
+
+    /// Time of disks that no bill has yet.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn waits(&self) -> io::Result<Vec<DiskWait>> {
+        let read = |path: &PathBuf| -> io::Result<DiskWait> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
+        json_files(&self.waits_folder())?.iter().map(read).collect()
+    }
+
+    /// Deletes one that a bill has.
+    ///
+    /// # Errors
+    /// If its file cannot be deleted.
+    pub fn remove_wait(&self, wait: &DiskWait) -> io::Result<()> {
+        match fs::remove_file(self.waits_folder().join(wait.file())) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Deletes what is written down of a machine.
     ///
     /// # Errors
     /// If its file cannot be deleted.
@@ -148,9 +264,23 @@ impl KeptMachines {
     }
 }
 
+/// The files `*.json` of a folder, which may not exist.
+fn json_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let files = match fs::read_dir(folder) {
+        Ok(files) => files.collect::<io::Result<Vec<_>>>()?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut paths: Vec<PathBuf> = files.into_iter().map(|file| file.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "json"));
+    paths.sort();
+    Ok(paths)
+}
+
 #[cfg(test)]
 mod tests {
-    use domain::Node;
+    use domain::run::Usage;
+    use domain::{Elapsed, Node};
 
     use super::*;
 
@@ -183,7 +313,9 @@ mod tests {
         check(Some(KeptState::Started), "box-1-i2", MachineEnd::Delete);
         check(Some(KeptState::Stopped { since }), "box-1-i2", MachineEnd::Stop);
         check(Some(KeptState::Starting { since }), "box-1-i2", MachineEnd::Stop);
-        for state in [KeptState::Started, KeptState::Stopped { since }, KeptState::Starting { since }] {
+        let accepted = KeptState::Accepted { since, at: Timestamp(9) };
+        check(Some(accepted), "box-1-i2", MachineEnd::Stop);
+        for state in [KeptState::Started, KeptState::Stopped { since }, KeptState::Starting { since }, accepted] {
             check(Some(state), "box-0-i1", MachineEnd::Leave);
         }
     }
@@ -202,5 +334,59 @@ mod tests {
         machines.remove("i-1").unwrap();
         machines.remove("i-1").unwrap();
         assert_eq!(machines.all().unwrap(), []);
+    }
+
+    #[test]
+    fn a_run_has_a_started_machine_once_it_was_reached() {
+        let since = Timestamp(5);
+        let accepted = KeptState::Accepted { since, at: Timestamp(9) };
+        let check = |state, listed, is_reached, expected| {
+            assert_eq!(after_start(&kept(state), listed, is_reached), expected, "{state:?} {listed:?} {is_reached}");
+        };
+        check(accepted, MachineState::Running, true, Some(KeptState::Started));
+        check(accepted, MachineState::Running, false, None);
+        check(accepted, MachineState::Pending, true, None);
+        check(accepted, MachineState::Ending, true, None);
+        // AWS has accepted its start and had no capacity then.
+        check(accepted, MachineState::Gone(None), false, Some(KeptState::Stopped { since }));
+        let usage = Usage { started: Timestamp(10), elapsed: Elapsed(7) };
+        let again = KeptState::Stopped { since: Timestamp(17) };
+        check(accepted, MachineState::Gone(Some(usage)), false, Some(again));
+        for state in [KeptState::Started, KeptState::Stopped { since }, KeptState::Starting { since }] {
+            check(state, MachineState::Running, true, None);
+        }
+    }
+
+    #[test]
+    fn what_a_disk_has_cost_while_a_start_waited_is_kept() {
+        let hour = 3_600_000_000;
+        let check =
+            |before: KeptState, change: fn(&KeptMachines, &KeptMachine) -> io::Result<()>, expected: &[&str]| {
+                let home = tempfile::tempdir().unwrap();
+                let machines = KeptMachines::new(home.path(), "aws");
+                change(&machines, &kept(before)).unwrap();
+                // Interrupted in between, it is done again.
+                change(&machines, &kept(before)).unwrap();
+                let waits = machines.waits().unwrap();
+                let costs: Vec<String> = waits.iter().map(|wait| wait.cost().to_string()).collect();
+                assert_eq!(costs, expected, "{before:?}");
+                waits.iter().for_each(|wait| machines.remove_wait(wait).unwrap());
+                assert_eq!(machines.waits().unwrap(), []);
+            };
+        let since = Timestamp(0);
+        let accepted = KeptState::Accepted { since, at: Timestamp(3 * hour) };
+        check(accepted, |machines, kept| machines.change(kept, KeptState::Started), &["$0.06"]);
+        let ended = |machines: &KeptMachines, kept: &KeptMachine| {
+            machines.change(kept, KeptState::Stopped { since: Timestamp(4 * 3_600_000_000) })
+        };
+        check(accepted, ended, &["$0.06"]);
+        // It has not run: its time goes on.
+        let never = |machines: &KeptMachines, kept: &KeptMachine| {
+            machines.change(kept, KeptState::Stopped { since: Timestamp(0) })
+        };
+        check(accepted, never, &[]);
+        let gone = |machines: &KeptMachines, kept: &KeptMachine| machines.forget(kept, Timestamp(2 * 3_600_000_000));
+        check(KeptState::Starting { since }, gone, &["$0.04"]);
+        check(KeptState::Started, gone, &[]);
     }
 }

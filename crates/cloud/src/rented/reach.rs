@@ -5,16 +5,16 @@
 //! is started again by the next view if not.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::rental::{LaunchRequest, MachineHandle};
-use domain::{InstanceId, Node};
+use domain::{Elapsed, InstanceId, Node};
 
 use super::key;
 use super::rentals::{Rentals, replace};
 use crate::provider::{ProviderAnswer, ProviderCall};
-use crate::ssh::{Connection, Executables, Host, Site, Tunnel, ask, bootstrap};
+use crate::ssh::{Connection, DirectDoor, Executables, Host, NodeReach, Site, Tunnel, ask_joining, bootstrap};
 
 /// Settings for reaching machines.
 #[derive(Debug, Clone)]
@@ -27,7 +27,12 @@ pub struct ReachSettings {
     pub program: Executables,
     /// The user's own configuration of `ssh` for these machines, such as a jump host.
     pub ssh_config: Option<PathBuf>,
+    /// For agents that reach the loop over TLS; `None` where they do so through a tunnel.
+    pub door: Option<DirectDoor>,
 }
+
+/// For so long a join token is good: the machine runs by the time it is made.
+const JOINS_WITHIN: Elapsed = Elapsed(120_000_000);
 
 /// The machines that are reached.
 #[derive(Debug)]
@@ -42,6 +47,8 @@ pub struct Reach {
 struct Reached {
     site: Option<Site>,
     has_agent: bool,
+    /// Its agent reaches the loop without a tunnel.
+    is_direct: bool,
     tunnel: Option<Tunnel>,
 }
 
@@ -60,7 +67,8 @@ impl Reach {
         };
         // Another thread is connecting.
         let Ok(mut reached) = machine.try_lock() else { return };
-        if reached.has_agent && reached.tunnel.as_mut().is_some_and(Tunnel::is_open) {
+        let has_way = reached.is_direct || reached.tunnel.as_mut().is_some_and(Tunnel::is_open);
+        if reached.has_agent && has_way {
             return;
         }
         drop(reached);
@@ -81,13 +89,16 @@ impl Reach {
         address: &str,
     ) -> Result<(), String> {
         let instance = request.members.first().ok_or("a request without a machine")?;
-        let ReachSettings { owner, socket, program, ssh_config } = &self.settings;
+        let ReachSettings { owner, socket, program, ssh_config, .. } = &self.settings;
         let folder = self.rentals.folder(instance);
         let named = (handle.0.as_str(), address);
+        let door = self.door_of(&folder);
+        reached.is_direct = door.is_some();
         let config = key::configure(&folder, &self.rentals.shared(), named, ssh_config.as_deref());
         let config = config.map_err(|error| format!("cannot write `{}`: {error}", folder.display()))?;
         let host = Host {
             pool: None,
+            reach: NodeReach::Tunnel,
             name: handle.0.clone(),
             address: handle.0.clone(),
             config: Some(config),
@@ -104,14 +115,15 @@ impl Reach {
             reached.site = Some(site);
         }
         let Some(site) = &reached.site else { return Ok(()) };
-        if !reached.tunnel.as_mut().is_some_and(Tunnel::is_open) {
+        if door.is_none() && !reached.tunnel.as_mut().is_some_and(Tunnel::is_open) {
             reached.tunnel = None;
             let tunnel = Tunnel::open(&connection, &site.socket(), socket).map_err(|error| error.to_string())?;
             reached.tunnel = Some(tunnel);
         }
         if !reached.has_agent {
             let call = ProviderCall::Launch(Box::new(request.clone()));
-            match ask(&connection, site, owner, request.offer.rate, &call) {
+            let join = door.map(|door| door.offer(instance, JOINS_WITHIN)).transpose()?;
+            match ask_joining(&connection, site, owner, request.offer.rate, (&call, join)) {
                 ProviderAnswer::Accepted(_) => reached.has_agent = true,
                 ProviderAnswer::Refused(refusal) => return Err(refusal.message()),
                 ProviderAnswer::Unavailable(why) | ProviderAnswer::Doubt(why) => return Err(why),
@@ -121,11 +133,31 @@ impl Reach {
         Ok(())
     }
 
+    /// The door of a machine: as it was when it was reached first, also where the server was started otherwise since.
+    fn door_of(&self, folder: &Path) -> Option<&DirectDoor> {
+        let door = self.settings.door.as_ref();
+        if let Ok(reach) = std::fs::read_to_string(folder.join("reach")) {
+            return door.filter(|_| reach.trim() == NodeReach::Tls.to_string());
+        }
+        // A version that knew tunnels only has reached it before.
+        let door = door.filter(|_| !folder.join("ssh_config").exists());
+        let reach = if door.is_some() { NodeReach::Tls } else { NodeReach::Tunnel };
+        // Where this cannot be written, neither can what follows.
+        let _ = replace(folder, "reach", format!("{reach}\n").as_bytes());
+        door
+    }
+
     /// Writes down why a machine was not reached, for who wonders.
     fn note(&self, request: &LaunchRequest, why: &str) {
         let Some(instance) = request.members.first() else { return };
         // A failed write is not fatal.
         let _ = replace(&self.rentals.folder(instance), "reach.log", format!("{why}\n").as_bytes());
+    }
+
+    /// Whether a machine was reached, and has an agent. One that is being connected to was not yet.
+    pub fn has_agent(&self, instance: &InstanceId) -> bool {
+        let machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
+        machines.get(instance).is_some_and(|machine| machine.try_lock().is_ok_and(|reached| reached.has_agent))
     }
 
     /// Disconnects from a machine that is gone.

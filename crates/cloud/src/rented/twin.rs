@@ -41,7 +41,7 @@ pub fn provider<C: CloudApi>(home: &Path, api: C) -> Rented<C> {
     std::fs::write(&unreachable, "Host *\n  ProxyCommand false\n").unwrap();
     let program = Executables { gradus: "/bin/true".into(), rank: "/bin/true".into(), libtorch: None };
     let socket = home.join("loop.sock");
-    let settings = ReachSettings { owner: OWNER.into(), socket, program, ssh_config: Some(unreachable) };
+    let settings = ReachSettings { owner: OWNER.into(), socket, program, ssh_config: Some(unreachable), door: None };
     Rented::with_clock(home.to_owned(), settings, api, clock)
 }
 

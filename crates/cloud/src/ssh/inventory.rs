@@ -11,6 +11,8 @@ use domain::{Bytes, Node, Offer, Rate};
 use node::facts::NodeFacts;
 use serde::{Deserialize, Serialize};
 
+use super::direct::NodeReach;
+
 /// The kind of the offer of any node.
 pub(super) const ANY: &str = Offer::ANY;
 
@@ -34,6 +36,9 @@ pub struct Host {
     /// The pool that it belongs to, by which jobs ask for any of its nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// How its agents reach the loop.
+    #[serde(default, skip_serializing_if = "NodeReach::is_default")]
+    pub reach: NodeReach,
     /// Its price.
     pub rate: Rate,
     /// Its hardware, as detected when it was added.
@@ -210,6 +215,7 @@ mod tests {
             address: format!("me@{name}"),
             config: None,
             pool: None,
+            reach: NodeReach::Tunnel,
             rate: Rate::default(),
             node,
             is_drained,

@@ -9,6 +9,7 @@
 
 pub mod bootstrap;
 mod connection;
+mod direct;
 mod inventory;
 mod placement;
 mod remote;
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use domain::joining::JoinOffer;
 use domain::rental::{MachineHandle, ProviderView, Refusal};
 use domain::{Elapsed, InstanceId, Node, Offer};
 
@@ -26,10 +28,11 @@ use crate::provider::{BillingRule, LaunchRequest, Provider, ProviderAnswer, Prov
 
 pub use bootstrap::{Executables, Site, folder_of};
 pub use connection::{Connection, SshError};
+pub use direct::{DirectDoor, NodeReach};
 use inventory::KnownNodes;
 pub use inventory::{Host, Inventory, NodeLink};
 use placement::Placements;
-pub(crate) use remote::ask;
+pub(crate) use remote::ask_joining;
 pub(crate) use tunnel::Tunnel;
 
 /// The provider's name.
@@ -63,6 +66,8 @@ pub struct SshSettings {
     pub program: Executables,
     /// The machines.
     pub inventory: Inventory,
+    /// For machines whose agents reach the loop over TLS; `None` where it has no address for them.
+    pub door: Option<DirectDoor>,
 }
 
 /// The machines of an inventory.
@@ -149,6 +154,11 @@ impl Ssh {
         let mut reasons = Vec::new();
         let inventory = self.nodes.now();
         let mut hosts: Vec<&Host> = inventory.wanted(&request.offer.kind, request.offer.rate).collect();
+        let barred: Vec<&str> = hosts.iter().filter(|host| !self.has_way(host)).map(|host| &*host.name).collect();
+        hosts.retain(|host| self.has_way(host));
+        if hosts.is_empty() && !barred.is_empty() {
+            return refused(direct::without_door(&barred));
+        }
         hosts.sort_by_key(|host| self.was_unreachable(host));
         for host in hosts {
             match self.launch_on(host, instance, request) {
@@ -176,7 +186,16 @@ impl Ssh {
         if let Err(error) = self.placements.place(instance, &host.name) {
             return full(format!("cannot write where `{instance}` is placed: {error}"));
         }
-        let answer = self.ask(host, &ProviderCall::Launch(Box::new(request.clone())));
+        let join = match (&self.settings.door, host.reach) {
+            (_, NodeReach::Tunnel) => None,
+            // The loop that has placed it had an address, and will have it again.
+            (None, NodeReach::Tls) => return ProviderAnswer::Doubt(direct::without_door(&[&host.name])),
+            (Some(door), NodeReach::Tls) => match door.offer(instance, TRAITS.boots_within) {
+                Ok(join) => Some(join),
+                Err(why) => return ProviderAnswer::Doubt(format!("cannot make a join token for `{instance}`: {why}")),
+            },
+        };
+        let answer = self.ask_joining(host, &ProviderCall::Launch(Box::new(request.clone())), join);
         match answer {
             ProviderAnswer::Accepted(members) => {
                 let named = |(id, handle): (InstanceId, MachineHandle)| (id, handle_on(host, &handle));
@@ -199,16 +218,21 @@ impl Ssh {
         if machine.site.is_none() {
             machine.site = Some(bootstrap::prepare(&connection, &self.settings.program, &self.settings.owner)?);
         }
-        self.connect(&mut machine, &connection)
+        self.connect(&mut machine, host)
     }
 
-    fn connect(&self, machine: &mut Machine, connection: &Connection) -> Result<(), SshError> {
-        let Some(site) = &machine.site else { return Ok(()) };
+    fn connect(&self, machine: &mut Machine, host: &Host) -> Result<(), SshError> {
+        let Some(site) = machine.site.as_ref().filter(|_| host.reach == NodeReach::Tunnel) else { return Ok(()) };
         if !machine.tunnel.as_mut().is_some_and(Tunnel::is_open) {
             machine.tunnel = None;
-            machine.tunnel = Some(Tunnel::open(connection, &site.socket(), &self.settings.socket)?);
+            machine.tunnel = Some(Tunnel::open(&self.connection(host), &site.socket(), &self.settings.socket)?);
         }
         Ok(())
+    }
+
+    /// Whether agents there could reach this loop.
+    fn has_way(&self, host: &Host) -> bool {
+        host.reach == NodeReach::Tunnel || self.settings.door.is_some()
     }
 
     /// Whether it could not be reached a moment ago: it is tried after the others, for that takes a while.
@@ -228,6 +252,10 @@ impl Ssh {
 
     /// Queries the machine itself. It may have been prepared by an earlier process.
     fn ask(&self, host: &Host, call: &ProviderCall) -> ProviderAnswer {
+        self.ask_joining(host, call, None)
+    }
+
+    fn ask_joining(&self, host: &Host, call: &ProviderCall, join: Option<JoinOffer>) -> ProviderAnswer {
         let connection = self.connection(host);
         let site = {
             let machine = self.machine(host);
@@ -241,7 +269,7 @@ impl Ssh {
             machine.site.clone()
         };
         let Some(site) = site else { return ProviderAnswer::Unavailable("it is not prepared".to_owned()) };
-        let answer = ask(&connection, &site, &self.settings.owner, host.rate, call);
+        let answer = ask_joining(&connection, &site, &self.settings.owner, host.rate, (call, join));
         if matches!(answer, ProviderAnswer::Unavailable(_)) {
             self.note_unreachable(host);
             // It may have been reinstalled: the next call checks its files.
@@ -304,7 +332,7 @@ impl Ssh {
         let is_used = matches!(&answer, ProviderAnswer::Observed(view) if view.machines.iter().any(is_running));
         if is_used {
             // Tried again with the next look.
-            let _ = self.connect(&mut locked(&self.machine(host)), &self.connection(host));
+            let _ = self.connect(&mut locked(&self.machine(host)), host);
         }
         answer
     }

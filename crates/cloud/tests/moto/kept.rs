@@ -45,9 +45,22 @@ fn a_stopped_machine_keeps_its_disk_until_a_run_that_has_it_ends() {
     // Asked twice it is started once, and another process knows whose it is.
     assert_eq!(launch(&provider(home.path(), moto.port, ANY_KEY), &again), started);
     assert_eq!(state(&aws, &second), Some(MachineState::Running));
-    assert_eq!(machines.read(&handle).unwrap().map(|machine| machine.state), Some(KeptState::Started));
+    let known = machines.read(&handle).unwrap().unwrap();
+    assert!(matches!(known.state, KeptState::Accepted { .. }), "{known:?}");
+    // Nobody has reached it: its disk stays.
     end(&second);
-    assert_eq!((all(&direct).len(), all(&direct)[0].instance_state.name.as_str()), (1, "terminated"));
+    assert_eq!(all(&direct)[0].instance_state.name, "stopped");
     let seen = state(&aws, &second);
+    assert!(matches!(seen, Some(MachineState::Gone(_))), "{seen:?}");
+    assert_eq!(machines.waits().unwrap().len(), 1);
+    // As once its agent was started there.
+    let third = InstanceId::new("c-i1");
+    let again = LaunchRequest { offer: offer(&start_kind(kind, &handle)), ..request(third.as_str(), "three") };
+    let started = launch(&aws, &again);
+    assert!(matches!(started, ProviderAnswer::Accepted(_)), "{started:?}");
+    machines.write(&KeptMachine { instance: third.clone(), state: KeptState::Started, ..known }).unwrap();
+    end(&third);
+    assert_eq!((all(&direct).len(), all(&direct)[0].instance_state.name.as_str()), (1, "terminated"));
+    let seen = state(&aws, &third);
     assert!(matches!(seen, Some(MachineState::Gone(_))), "{seen:?}");
 }

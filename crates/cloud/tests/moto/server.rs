@@ -100,6 +100,7 @@ pub fn provider(home: &Path, port: u16, key: (&str, &str)) -> Aws {
         socket: home.join("loop.sock"),
         program,
         ssh_config: Some(unreachable),
+        door: None,
     };
     Aws::new(AwsSettings { home: home.to_owned(), options, reach }, client(port, key))
 }

@@ -1,9 +1,9 @@
 //! Carries out decisions: events to append, calls to make.
 
-use domain::event::{RentIntended, Submitted};
+use domain::event::{MachineTaken, RentIntended, Submitted};
 use domain::rental::{EndRequest, LaunchRequest, MachineHandle, ProviderCall};
 use domain::run::{InstanceState, Usage};
-use domain::{Cause, Elapsed, Event, Finding, InstanceId, RunId};
+use domain::{Cause, Elapsed, Event, Finding, InstanceId, Money, RunId};
 use plan::{Action, Scope};
 
 use super::memory::{LastEvents, MachineMemory, Pending};
@@ -52,6 +52,9 @@ impl Controller {
                 }
                 self.launch(&instance);
             }
+            Action::TakeOver { run, instance, from, usage, reserve } => {
+                self.take_over(run, instance, from, usage, reserve);
+            }
             Action::Launch { instance } => self.launch(&instance),
             Action::RecordLaunch { instance } => {
                 let handle = self.machines.get(&instance).and_then(|memory| memory.machines.keys().next().cloned());
@@ -81,9 +84,11 @@ impl Controller {
             }
             Action::SubmitTrial(new) => {
                 let plan::SubmitTrial { run, job, plan, file, trial } = *new;
+                let run_id = run.clone();
                 let job_hash = job_hash(&job, &plan);
                 let (trial, user) = (Some(trial), None);
                 self.must(Event::Submitted(Box::new(Submitted { run, job, plan, job_hash, file, trial, user })));
+                self.offer_machines(&run_id);
             }
             Action::Resume { run, epochs } => self.resume_trial(run, epochs),
             Action::StopSweep { sweep, by } => self.must(Event::SweepStopRequested { sweep, by }),
@@ -112,7 +117,44 @@ impl Controller {
         let sweep = trial.and_then(|trial| self.world.sweeps.get(&trial.sweep));
         let accept_data_change = sweep.is_some_and(|sweep| sweep.accept_data_change);
         let (budget, deadline, set) = (None, None, Vec::new());
+        let run_id = run.clone();
         self.must(Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change, set });
+        self.offer_machines(&run_id);
+    }
+
+    /// A trial has begun: it may take over what the ended trials of its sweep have left.
+    fn offer_machines(&mut self, trial: &RunId) {
+        let sweep = self.world.runs.get(trial).and_then(|run| run.trial.as_ref()).map(|trial| trial.sweep.clone());
+        if let Some(sweep) = sweep.filter(|_| self.policy.hands_over) {
+            self.touch_sweep(sweep);
+        }
+    }
+
+    /// Writes down that a run takes over the machine of another one, first for the one that takes it: should only that
+    /// reach the disk, the rest follows from it.
+    fn take_over(&mut self, run: RunId, instance: InstanceId, from: InstanceId, usage: Usage, reserved: Money) {
+        let Some(old) = self.world.instances.get(&from).cloned() else { return };
+        let taken = MachineTaken {
+            run,
+            instance: instance.clone(),
+            machine: old.machine_name(&from).clone(),
+            token: old.token,
+            offer: old.offer,
+            reserved,
+            handle: old.handle,
+            account: old.account,
+            intended: old.intended,
+            started: old.started.unwrap_or(old.intended),
+            incarnation: old.incarnation,
+            before: Elapsed(old.before.0.saturating_add(usage.elapsed.0)),
+        };
+        if !self.is_appended(Event::MachineTaken(Box::new(taken))) {
+            return;
+        }
+        if let Some(memory) = self.machines.get(&from).cloned() {
+            self.machines.insert(instance, memory);
+        }
+        self.record_release(from, usage);
     }
 
     /// Makes a call once the events that it depends on are durable.
@@ -215,6 +257,7 @@ impl Controller {
     fn end(&mut self, id: &InstanceId) {
         let Some(instance) = self.world.instances.get(id) else { return };
         let (name, handle) = (instance.offer.provider.clone(), instance.handle.clone());
+        let machine = instance.machine_name(id).clone();
         let now = self.now.monotonic;
         let Some(provider) = self.providers.get(&name) else { return };
         let every = provider.traits.observe_every;
@@ -229,7 +272,7 @@ impl Controller {
         if handles.is_empty() {
             handles.push(handle);
         }
-        let requests = handles.into_iter().map(|handle| EndRequest { instance: id.clone(), handle }).collect();
+        let requests = handles.into_iter().map(|handle| EndRequest { instance: machine.clone(), handle }).collect();
         let call = ProviderCall::End(requests);
         self.call(&name, call, Pending::End { instances: vec![id.clone()] });
     }
@@ -252,9 +295,11 @@ impl Controller {
             Some(provider) => provider.rented.iter().cloned().collect(),
             None => Vec::new(),
         };
+        let machine = |id: &InstanceId| self.world.instances.get(id).map_or(id, |known| known.machine_name(id)).clone();
+        let names = asked.iter().map(machine).collect();
         let sent = self.now.monotonic;
         let pending = Pending::Observe { provider: name.to_owned(), sent, asked: asked.clone() };
-        self.call(name, ProviderCall::Observe(asked), pending);
+        self.call(name, ProviderCall::Observe(names), pending);
         if let Some(provider) = self.providers.get_mut(name) {
             provider.is_observing = true;
             provider.last_observed = Some(sent);
@@ -295,14 +340,14 @@ impl Controller {
         }
         for (id, tries) in due {
             let Some(instance) = self.world.instances.get(&id) else { continue };
-            let name = instance.offer.provider.clone();
+            let (name, machine) = (instance.offer.provider.clone(), instance.machine_name(&id).clone());
             if !self.providers.get(&name).is_some_and(|provider| provider.traits.keeps_events) {
                 continue;
             }
             if let Some(memory) = self.machines.get_mut(&id) {
                 memory.last_events = LastEvents::Asked { tries: tries + 1 };
             }
-            self.call(&name, ProviderCall::LastEvents(id.clone()), Pending::LastEvents { instance: id });
+            self.call(&name, ProviderCall::LastEvents(machine), Pending::LastEvents { instance: id });
         }
     }
 

@@ -175,8 +175,9 @@ impl Controller {
         if let ProviderAnswer::LastEvents(entries) = answer {
             memory.last_events = LastEvents::Read;
             self.take(id, &entries);
-            if let Some(run) = self.world.instances.get(id).map(|instance| instance.run.clone()) {
-                self.out.push(ControllerOutput::Keep { run, instance: id.clone(), entries });
+            if let Some(instance) = self.world.instances.get(id) {
+                let (run, machine) = (instance.run.clone(), instance.machine_name(id).clone());
+                self.out.push(ControllerOutput::Keep { run, instance: machine, entries });
             }
             return;
         }

@@ -110,6 +110,8 @@ impl Controller {
             self.note_rented(instance);
             self.forget(instance);
         }
+        // One that waits may take over the machine of a run that has ended.
+        self.dirty.waiting |= self.policy.hands_over && matches!(event, Event::Ended { .. });
         self.is_changed = true;
     }
 
@@ -122,7 +124,7 @@ impl Controller {
     }
 
     /// A sweep is to be looked at, and its trials.
-    fn touch_sweep(&mut self, sweep: SweepId) {
+    pub(super) fn touch_sweep(&mut self, sweep: SweepId) {
         let trials = self.world.sweeps.get(&sweep).map(|sweep| sweep.trials.clone()).unwrap_or_default();
         self.dirty.scope.runs.extend(trials.into_iter().filter(|trial| self.world.is_open(trial)));
         self.dirty.scope.sweeps.insert(sweep);

@@ -64,7 +64,8 @@ impl Controller {
         let silence = self.silence_of(memory);
         ObservedMachine {
             sight: self.believed(instance, memory),
-            rent: self.rent(instance, memory, silence),
+            rent: self.rent(instance, memory, silence).map(|rent| Elapsed(rent.0.saturating_sub(instance.before.0))),
+            certain_rent: self.certain_rent(instance, memory, silence),
             silence: Some(silence),
             is_unheard: memory.heard.is_none(),
             missing: missing.map(Elapsed),
@@ -91,6 +92,15 @@ impl Controller {
         (is_rented && silence >= self.policy.suspect).then(|| age(memory, now))
     }
 
+    /// The rent that an agent has metered until now, while it is certain that no other machine has its name.
+    fn certain_rent(&self, instance: &Instance, memory: &MachineMemory, silence: Elapsed) -> Option<Elapsed> {
+        let launch = &memory.launch;
+        let is_settled = launch.pending.is_none() && launch.requests == 0 && memory.end.first.is_none();
+        let is_one = instance.handle.is_some() && memory.machines.len() <= 1 && !self.may_be_double(instance, memory);
+        let heard = memory.heard.filter(|_| is_settled && is_one && silence < self.policy.suspect)?;
+        Some(Elapsed(heard.rent.0.saturating_add(self.now.monotonic.0.saturating_sub(heard.at.0))))
+    }
+
     /// The boot time of a machine, from its intent to its agent, at most what its provider declares.
     fn booting(&self, instance: &Instance, memory: &MachineMemory, heard: Heard) -> Elapsed {
         let provider = self.providers.get(&instance.offer.provider);
@@ -105,7 +115,10 @@ impl Controller {
         let keeps = self.providers.get(&instance.offer.provider).is_some_and(|provider| provider.traits.keeps_events);
         let is_read = !keeps || memory.last_events == LastEvents::Read;
         let may_act = is_read && !self.may_be_double(instance, memory);
-        (may_act || !matches!(sight, Sight::Gone(_))).then_some(sight)
+        match sight {
+            Sight::Gone(usage) => may_act.then(|| Sight::Gone(usage.map(|usage| instance.part_of(usage)))),
+            Sight::Alive | Sight::Unknown => Some(sight),
+        }
     }
 
     /// Whether a second machine of the same request may still appear. Only if the provider does not support tokens.

@@ -17,9 +17,9 @@ const UNKNOWN_FORGOTTEN: u64 = 60_000_000;
 impl Controller {
     /// Handles an agent's heartbeat, and replies with its orders.
     pub(super) fn hear(&mut self, from: ReplyId, heartbeat: &Heartbeat) {
-        let id = &heartbeat.instance;
+        let id = &self.world.holder(&heartbeat.instance).unwrap_or(&heartbeat.instance).clone();
         let Some(instance) = self.world.instances.get(id) else { return self.hear_unknown(from, heartbeat) };
-        let run = instance.run.clone();
+        let (run, carried) = (instance.run.clone(), instance.run.clone());
         if is_other(instance, heartbeat) {
             return self.hear_double(from, heartbeat);
         }
@@ -58,21 +58,23 @@ impl Controller {
             self.settle();
             self.is_due_changed = true;
         }
+        // What it reports may have led to other work for its machine.
+        let id = &self.world.holder(&heartbeat.instance).unwrap_or(id).clone();
+        let run = self.world.instances.get(id).map_or(run, |instance| instance.run.clone());
         let start = |run_id: &RunId, run: &Run, attempt: &AttemptId| self.start(run_id, run, attempt);
         let orders = plan::orders(&self.world, &self.policy, id, start);
         let lease = self.lease(&run);
         let saving = self.world.runs.get(&run).and_then(|run| {
             let budget = plan::budget_of(&self.world, run)?;
-            Some(plan::wind_down(&self.policy, &run.job, Some(budget), run.rate()))
+            Some(domain::Duration::from_micros(plan::wind_down(&self.policy, &run.job, Some(budget), run.rate()).0))
         });
-        let saving = saving.map(|saving| domain::Duration::from_micros(saving.0));
         let known = self.world.runs.get(&run);
         let interval = known.map_or(self.policy.heartbeat_interval, |run| plan::heartbeat(&self.policy, run));
         let reply = HeartbeatReply { lease, saving, ..answer(heartbeat, orders, &self.policy, interval) };
         // One that waits for other machines of its attempt waits for long.
         let waits_long = |run: &Run| run.job.machines() > 1 || self.world.active_attempt(run).is_some();
         let next = if known.is_some_and(waits_long) { domain::Duration::from_micros(interval.0) } else { reply.next };
-        self.reply(from, Some(run), HeartbeatReply { next, ..reply });
+        self.reply(from, Some(carried), HeartbeatReply { next, ..reply });
     }
 
     /// Records that a machine will be reclaimed, the first time that its agent reports it.

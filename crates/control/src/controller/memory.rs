@@ -18,7 +18,7 @@ pub(super) enum Pending {
 }
 
 /// The state of one machine that is not released.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct MachineMemory {
     /// Since when it is waited for, in time awake.
     pub since: Elapsed,
@@ -63,7 +63,7 @@ pub(super) struct LaunchMemory {
     pub not_before: Elapsed,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct EndMemory {
     pub is_pending: bool,
     /// When it was first and last requested.

@@ -18,7 +18,7 @@ impl Controller {
     pub(super) fn observed(&mut self, name: &str, sent: Elapsed, asked: &[InstanceId], answer: ProviderAnswer) {
         let Some(provider) = self.providers.get_mut(name) else { return };
         provider.is_observing = false;
-        let ProviderAnswer::Observed(view) = answer else {
+        let ProviderAnswer::Observed(mut view) = answer else {
             provider.failures += 1;
             for id in asked {
                 self.touch_instance(id);
@@ -36,6 +36,11 @@ impl Controller {
             let text = format!("cannot be asked what it sees: {why}; asked again");
             return self.note_failure(format!("provider {name}"), text);
         };
+        for machine in &mut view.machines {
+            if let Some(holder) = self.world.holder(&machine.instance) {
+                machine.instance = holder.clone();
+            }
+        }
         provider.failures = 0;
         let subject = format!("provider {name}");
         if view.unseen.is_empty() {

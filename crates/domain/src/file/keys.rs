@@ -178,6 +178,8 @@ pub(crate) struct Resources {
     pub enforce: Option<bool>,
     /// Container image that `setup` and `run` run in, through podman or docker of the machine: `docker:IMAGE`, `docker:IMAGE:TAG` or `docker:IMAGE@sha256:…`. It needs `bash`.
     pub image_id: Option<String>,
+    /// Whether the run may take over the machine of a run that has ended, and leave its own to a run that waits; only between trials of a sweep, and between runs of one user and project with `train:` on the same data. Default: `true`.
+    pub take_over: Option<bool>,
     /// When to retry the job; `none` means never.
     pub job_recovery: Option<JobRecovery>,
 }

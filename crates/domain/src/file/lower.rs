@@ -218,6 +218,7 @@ fn wants(resources: &mut Resources, num_nodes: Option<NodeCount>, problems: &mut
     price(&mut wants, resources, problems);
     nodes(&mut wants, resources, num_nodes, problems);
     wants.gpu_specs = gpu_specs(resources.gpu_specs.take(), problems);
+    wants.own_machines = resources.take_over == Some(false);
     wants
 }
 

@@ -117,7 +117,7 @@ pub const SKY_KEYS: &[SkyKey] = &[
     noted("resources.labels", "labels are not supported yet", LEAVE_OUT),
     noted(
         "resources.autostop",
-        "a machine is always released when its run ends",
+        "a machine is released when its run ends, or goes to a run that waits",
         "leave it out, or write `idle_timeout: 10m` to stop a run whose program is idle",
     ),
     no("resources.hooks", "hooks are not supported yet", LEAVE_OUT),

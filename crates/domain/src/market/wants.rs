@@ -47,6 +47,9 @@ pub struct Wants {
     pub dedicated: bool,
     /// Kilograms of CO₂ that the run may cause at most.
     pub max_carbon: Option<f64>,
+    /// Its machines are rented for it alone: it takes over none, and none of its own is taken over.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub own_machines: bool,
     /// Excludes clouds, because the job requests this machine or a `node`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub here: bool,

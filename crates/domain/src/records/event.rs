@@ -17,7 +17,7 @@ use crate::rental::MachineHandle;
 use crate::run::{AttemptEnd, Bill, BillAdjustment, Keeper, Outcome, StopBy, Usage};
 use crate::schedule::{JobSchedule, ScheduleChange, SkipReason};
 use crate::sweep::{Known, Setting, SweepEnd, Trial};
-use crate::time::Timestamp;
+use crate::time::{Elapsed, Timestamp};
 use crate::units::Duration;
 use crate::wire::NodeAddress;
 
@@ -63,6 +63,8 @@ pub enum Event {
     },
     /// A machine will be rented, with this token; money is reserved.
     RentIntended(Box<RentIntended>),
+    /// A run takes over the machine of one that has ended, instead of renting another.
+    MachineTaken(Box<MachineTaken>),
     /// The provider has accepted the request. It comes later, with the handle, where the machine's agent was heard first or
     /// a listing shows what the provider had not named.
     Launched {
@@ -322,6 +324,37 @@ pub struct RentIntended {
     /// Machines that the same request rents with it: all or none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<InstanceId>,
+}
+
+/// A run takes over a machine that is rented and whose agent is up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MachineTaken {
+    /// Which run takes it.
+    pub run: RunId,
+    /// The machine's name for this run.
+    pub instance: InstanceId,
+    /// The name under which it was rented: its provider and its agent know no other.
+    pub machine: InstanceId,
+    pub token: String,
+    /// The offer that it was rented by.
+    pub offer: Offer,
+    /// The remainder of the run's budget or planned cost, reserved for it.
+    pub reserved: Money,
+    /// The provider's name of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handle: Option<MachineHandle>,
+    /// The account of the cloud in which it was rented; `None` where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// When it was intended to be rented.
+    pub intended: Timestamp,
+    /// When its rent began, on its agent's wall clock.
+    pub started: Timestamp,
+    /// Which life of an agent looks after it.
+    #[serde(default, skip_serializing_if = "crate::wire::is_zero")]
+    pub incarnation: u64,
+    /// Rent that runs before this one pay for, counted from the machine's start.
+    pub before: Elapsed,
 }
 
 /// How a run ended.

@@ -2,6 +2,7 @@
 
 pub mod event;
 pub mod files;
+pub mod joining;
 pub mod rental;
 pub mod series;
 pub mod subject;

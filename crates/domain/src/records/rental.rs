@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::InstanceId;
+use crate::joining::JoinOffer;
 use crate::money::Rate;
 use crate::offer::Offer;
 use crate::run::Usage;
@@ -38,6 +39,9 @@ pub struct NodeRequest {
     pub rate: Rate,
     /// The call.
     pub call: ProviderCall,
+    /// Where an agent that is started reaches the loop directly; `None` for one that does so through a tunnel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub join: Option<JoinOffer>,
 }
 
 /// The version of [`NodeRequest`].

@@ -26,6 +26,7 @@ impl Event {
         match self {
             Event::Submitted(submitted) => EventSubject::Run(&submitted.run),
             Event::RentIntended(intent) => EventSubject::Run(&intent.run),
+            Event::MachineTaken(taken) => EventSubject::Run(&taken.run),
             Event::StopRequested { run, .. } | Event::ResumeRequested { run, .. } => EventSubject::Run(run),
             Event::AttemptIntended { run, .. } | Event::BudgetAlert { run, .. } => EventSubject::Run(run),
             Event::Ended { run, .. } | Event::Billed { run, .. } => EventSubject::Run(run),
@@ -64,6 +65,7 @@ impl Event {
     pub fn instances(&self) -> impl Iterator<Item = &InstanceId> {
         let (first, others) = match (self, self.subject()) {
             (Event::RentIntended(intent), _) => (Some(&intent.instance), &intent.others[..]),
+            (Event::MachineTaken(taken), _) => (Some(&taken.instance), &[][..]),
             (_, EventSubject::Instance(instance)) => (Some(instance), &[][..]),
             (_, EventSubject::Run(_) | EventSubject::Attempt(_) | EventSubject::Sweep(_)) => (None, &[][..]),
             (_, EventSubject::Schedule(_) | EventSubject::Pipeline(_)) => (None, &[][..]),

@@ -5,11 +5,15 @@
 //! [`Policy::race`] of them; as soon as one is had, the rest are given back and billed as `race`. Machines that must reach
 //! each other are all of one kind: where one of them cannot be had, they are given back and another kind is asked for.
 
+mod takeover;
+
 use domain::run::{InstanceState, RunState};
 use domain::{Cause, Elapsed, InstanceId, Offer};
 
 use super::{Action, ObservedState, Policy};
 use crate::world::{Instance, Run, World};
+
+pub(super) use takeover::{given_over, kept_for_trials, takeovers};
 
 /// A machine of a run, by its name.
 type Named<'a> = (&'a InstanceId, &'a Instance);
@@ -92,7 +96,9 @@ pub(super) fn wait(world: &World, facts: &ObservedState, run: &Run) -> Option<El
 
 /// When the next offer that was refused may be asked for again, where a run has a choice; none where none was refused.
 pub(super) fn reopens(facts: &ObservedState, run: &Run) -> Option<Elapsed> {
-    let short = MachineKind::all(run).map(|kind| kind.shortage(facts)).filter(|wait| *wait > Elapsed(0));
+    // A run that has some machines may miss only spot machines of a kind, or only those on demand.
+    let named = offers(run).chain(&run.plan.anchors);
+    let short = named.map(|offer| shortage(facts, offer)).filter(|wait| *wait > Elapsed(0));
     short.min().filter(|_| !run.plan.alternatives.is_empty())
 }
 

@@ -31,7 +31,7 @@ pub(super) fn abandoned(facts: &ObservedState, policy: &Policy, id: &InstanceId,
     let elapsed = facts
         .rent(id, instance)
         .map_or(Elapsed(0), |until_now| Elapsed(until_now.0.saturating_sub(silence.0).saturating_add(policy.lease.0)));
-    Some(Usage { started: instance.started.unwrap_or(instance.intended), elapsed })
+    Some(Usage { started: instance.own_start(), elapsed })
 }
 
 /// After how long without an answer a machine must have ended by itself: as its provider declares, and never before its

@@ -35,6 +35,9 @@ pub struct ObservedMachine {
     pub sight: Option<Sight>,
     /// Rented time, as last reported by its agent.
     pub rent: Option<Elapsed>,
+    /// The rent of the machine, with that of runs before, that its provider has certainly counted; none unless exactly one
+    /// machine has its name, and that one's agent has called a moment ago.
+    pub certain_rent: Option<Elapsed>,
     /// Time since its agent last called, or since the loop began.
     pub silence: Option<Elapsed>,
     /// Whether its agent has not called since the loop began.
@@ -54,6 +57,7 @@ pub struct ObservedMachine {
 static UNOBSERVED: ObservedMachine = ObservedMachine {
     sight: None,
     rent: None,
+    certain_rent: None,
     silence: None,
     is_unheard: false,
     missing: None,
@@ -95,7 +99,9 @@ impl ObservedState {
 
     /// What its provider bills for a rent of this length.
     pub(super) fn billed(&self, instance: &Instance, rent: Elapsed) -> Elapsed {
-        self.traits_of(instance).map_or(rent, |traits| traits.billing.billed(rent))
+        let Some(traits) = self.traits_of(instance) else { return rent };
+        let whole = traits.billing.billed(Elapsed(rent.0.saturating_add(instance.before.0)));
+        Elapsed(whole.0.saturating_sub(instance.before.0))
     }
 
     /// Whether an instance has been missing for so long that its provider cannot list it later. An unknown provider
@@ -126,7 +132,8 @@ impl ObservedState {
             let machine = self.machine(id);
             let is_rented = instance.is_accepted || machine.sight == Some(Sight::Alive);
             let may_be = is_rented || self.may_be_rented(id, instance);
-            machine.rent.or_else(|| may_be.then(|| self.now.since(instance.intended)))
+            let by_wall = || Elapsed(self.now.since(instance.intended).0.saturating_sub(instance.before.0));
+            machine.rent.or_else(|| may_be.then(by_wall))
         };
         world.live_instances_of(run).filter_map(|(id, instance)| Some((id.clone(), rent(id, instance)?))).collect()
     }

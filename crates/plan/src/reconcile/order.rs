@@ -43,8 +43,7 @@ pub(super) fn rent(
     usable: usize,
     chosen: Vec<Offer>,
 ) -> Vec<Action> {
-    let spent = limits::spent_so_far(world, facts, run);
-    let reserve = Money::from_micros(run.plan.reserve.micros().saturating_sub(spent.micros()).max(0));
+    let reserve = reserve(world, facts, run);
     let mut number = run.instances.len() as u64;
     let mut next = || {
         number += 1;
@@ -61,6 +60,12 @@ pub(super) fn rent(
         actions.push(Action::Rent { run: id.clone(), instance, others, offer, reserve });
     }
     actions
+}
+
+/// What is left of the money that is reserved for a run.
+pub(super) fn reserve(world: &World, facts: &ObservedState, run: &Run) -> Money {
+    let spent = limits::spent_so_far(world, facts, run);
+    Money::from_micros(run.plan.reserve.micros().saturating_sub(spent.micros()).max(0))
 }
 
 /// How many of the chosen machines one request rents, where so many are needed: those of one kind, such as all that are spot

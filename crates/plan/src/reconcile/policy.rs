@@ -71,6 +71,8 @@ pub struct Policy {
     pub ending_max: Elapsed,
     /// How often the last events of a machine are asked for before it is billed without them.
     pub last_events_tries: u32,
+    /// Whether runs that wait take over the machines of runs that have ended.
+    pub hands_over: bool,
     /// Whether a machine is rented only where what is left of the budget pays for ending it too. The simulation does
     /// without, to show that it is needed.
     pub is_admitting: bool,
@@ -147,6 +149,7 @@ impl Default for Policy {
             unknown: Elapsed(600_000_000),
             ending_max: Elapsed(60_000_000),
             last_events_tries: 8,
+            hands_over: true,
             is_admitting: true,
             doubts_earlier_calls: true,
         }

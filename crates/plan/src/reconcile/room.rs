@@ -96,7 +96,7 @@ impl<'a> Room<'a> {
 }
 
 /// Whether a machine is there before any run asks for it: this one, and those reached over SSH.
-fn exists(offer: &Offer) -> bool {
+pub(super) fn exists(offer: &Offer) -> bool {
     [HERE, "ssh"].contains(&offer.provider.as_str())
 }
 

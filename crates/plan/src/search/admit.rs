@@ -26,6 +26,8 @@ pub struct Admission {
     /// Of one machine.
     pub max_price: Option<Rate>,
     pub spot: Spot,
+    /// Machines of a run that are rented on demand, where the others are spot machines.
+    pub on_demand: u32,
     pub dedicated: bool,
     /// Of one machine.
     pub needs: Needs,
@@ -218,8 +220,27 @@ impl Admission {
             if domain::terms::is_distrusted(priced.listing, priced.availability(terms)) {
                 return Some(Reason::SpotDistrusted);
             }
+            return self.refuses_anchors(priced);
         }
         None
+    }
+
+    /// Why machines on demand cannot be rented beside spot machines of this listing, if the job asks for some.
+    fn refuses_anchors(&self, priced: &PricedListing) -> Option<Reason> {
+        match priced.rate(PurchaseOption::OnDemand) {
+            _ if self.on_demand == 0 => None,
+            Some(rate) => self.max_price.is_some_and(|most| rate > most).then_some(Reason::MaxPrice),
+            None if priced.listing.on_demand.is_some() => Some(Reason::NotStocked),
+            None => Some(Reason::NoPrice),
+        }
+    }
+
+    /// Of so many machines, those that are on demand where the others are spot machines. At least one is a spot machine.
+    pub fn anchors(&self, terms: PurchaseOption, nodes: u32) -> u32 {
+        match terms {
+            PurchaseOption::Spot => self.on_demand.min(nodes.saturating_sub(1)),
+            PurchaseOption::OnDemand | PurchaseOption::Dedicated => 0,
+        }
     }
 }
 

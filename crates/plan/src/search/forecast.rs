@@ -72,17 +72,19 @@ pub fn forecast<E: Estimator>(
         PurchaseOption::Spot => simulated.map_or(0.0, |bands| bands.ends),
     };
     let leaving = constraints.leaving(priced);
+    let anchors = constraints.admission.anchors(candidate.terms, candidate.nodes);
     let cost_of = |timeline: &RunTimeline| {
-        timeline::cost(spec, priced, candidate.terms, candidate.nodes, timeline, &leaving).total()
+        timeline::cost(spec, priced, candidate.terms, (candidate.nodes, anchors), timeline, &leaving).total()
     };
     let total = candidate.cost.total();
     let [low, high] = match simulated {
         None => [&fast, &slow].map(|timeline| (timeline.wall, cost_of(timeline))),
         Some(OutcomeBands { wall, cost, .. }) => {
             [(wall.low, cost.low), (wall.high, cost.high)].map(|(wall, rented)| {
-                // Disks and objects are paid for as long as the run takes; machines as they were drawn.
+                // Disks, objects and machines on demand beside spot machines are paid for as long as the run takes; the
+                // others as they were drawn.
                 let rest = cost_of(&RunTimeline { wall, rented: 0.0, fallen_back: 0.0, ..*timeline });
-                let rented = f64::from(candidate.nodes) * rented / 3600.0 * unit_price(priced);
+                let rented = f64::from(candidate.nodes - anchors) * rented / 3600.0 * unit_price(priced);
                 (wall, rest + Money::from_micros(rented.round() as i64))
             })
         }

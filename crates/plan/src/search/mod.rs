@@ -234,7 +234,14 @@ impl<'a, E: Estimator> Search<'a, E> {
             availability: priced.availability(terms),
             nodes,
             timeline,
-            cost: timeline::cost(self.spec, priced, terms, nodes, &timeline, &constraints.leaving(priced)),
+            cost: timeline::cost(
+                self.spec,
+                priced,
+                terms,
+                (nodes, constraints.admission.anchors(terms, nodes)),
+                &timeline,
+                &constraints.leaving(priced),
+            ),
             kilograms: timeline::emitted(priced, nodes, gpu.power, &timeline).map(|carbon| carbon.kilograms),
             verdict,
         }
@@ -256,9 +263,11 @@ impl Constraints {
         self.max_carbon.is_some_and(emits).then_some(Reason::Carbon)
     }
 
-    /// How long spot machines of a listing stay, so many together.
+    /// How long spot machines of a listing stay together, in a run on so many machines. Those of them that are on demand
+    /// are not taken back.
     pub fn availability_of(&self, priced: &PricedListing, nodes: u32) -> SpotAvailability {
-        self.availability.unwrap_or_else(|| SpotAvailability::prior(priced.listing.interrupted, nodes))
+        let spot = nodes - self.admission.anchors(PurchaseOption::Spot, nodes);
+        self.availability.unwrap_or_else(|| SpotAvailability::prior(priced.listing.interrupted, spot))
     }
 
     /// What leaves where when the job runs on a listing.

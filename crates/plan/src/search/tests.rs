@@ -236,7 +236,7 @@ fn by_force(spec: &TrainingSpec, market: &MarketIndex, estimator: Rough, constra
                     availability: priced.availability(terms),
                     nodes: *nodes,
                     timeline,
-                    cost: timeline::cost(spec, priced, terms, *nodes, &timeline, &constraints.leaving(priced)),
+                    cost: timeline::cost(spec, priced, terms, (*nodes, 0), &timeline, &constraints.leaving(priced)),
                     kilograms: None,
                     verdict: way.verdict,
                 };

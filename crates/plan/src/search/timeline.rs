@@ -144,18 +144,20 @@ pub struct Egress {
     pub tariffs: Tariffs,
 }
 
-/// The cost of a timeline.
+/// The cost of a timeline on so many machines, of which `anchors` are on demand whatever the terms of the others: they are
+/// paid for from start to end, also while spot machines are waited for.
 pub fn cost(
     spec: &TrainingSpec,
     priced: &PricedListing,
     terms: PurchaseOption,
-    nodes: u32,
+    (nodes, anchors): (u32, u32),
     timeline: &RunTimeline,
     leaving: &Egress,
 ) -> Cost {
-    let at = |terms: PurchaseOption, seconds: f64| {
-        priced.rate(terms).map_or(Money::default(), |rate| rent(rate, nodes, elapsed(seconds)))
+    let at = |terms: PurchaseOption, machines: u32, seconds: f64| {
+        priced.rate(terms).map_or(Money::default(), |rate| rent(rate, machines, elapsed(seconds)))
     };
+    let (on_demand, others) = (PurchaseOption::OnDemand, nodes - anchors);
     let wall = elapsed(timeline.wall);
     let bytes = |bytes: Bytes, copies: u64| Bytes(bytes.0.saturating_mul(copies));
     let keep = |held: Bytes, price: Option<Money>| {
@@ -171,7 +173,9 @@ pub fn cost(
         DataLocality::Cloud => leave(spec.data.bytes, leaving.tariffs.egress),
     };
     Cost {
-        compute: at(terms, timeline.rented) + at(PurchaseOption::OnDemand, timeline.fallen_back),
+        compute: at(terms, others, timeline.rented)
+            + at(on_demand, others, timeline.fallen_back)
+            + at(on_demand, anchors, timeline.wall),
         storage: keep(bytes(spec.data.bytes, u64::from(nodes)), disk),
         checkpoints: keep(bytes(spec.checkpoints.state, u64::from(spec.checkpoints.keep)), priced.tariffs.objects),
         egress: data + leave(spec.checkpoints.weights, priced.tariffs.egress),

@@ -14,8 +14,8 @@ pub fn bill(world: &World, run: &Run) -> Option<Bill> {
         let instance = world.instances.get(id)?;
         let InstanceState::Released { usage } = instance.state else { return None };
         let rate = instance.offer.rate;
-        for usage in std::iter::once(usage).chain(instance.doubles.values().copied()) {
-            let amount = rate.cost(usage.elapsed);
+        let doubles = instance.doubles.values().map(|usage| (*usage, rate.cost(usage.elapsed)));
+        for (usage, amount) in std::iter::once((usage, instance.cost(usage.elapsed))).chain(doubles) {
             let (kind, race) = (instance.offer.kind.clone(), instance.lost_race);
             lines.push(BillLine { instance: id.clone(), kind, usage, rate, amount, race });
         }
@@ -69,7 +69,7 @@ pub fn spent(world: &World, run: &Run, meters: &BTreeMap<InstanceId, Elapsed>) -
             InstanceState::Up | InstanceState::Releasing => meters.get(id).copied().unwrap_or_default(),
         };
         let doubles = instance.doubles.values().map(|usage| instance.offer.rate.cost(usage.elapsed));
-        instance.offer.rate.cost(elapsed) + doubles.sum()
+        instance.cost(elapsed) + doubles.sum()
     };
     run.instances.iter().map(cost).sum::<Money>() + run.adjusted()
 }

@@ -135,7 +135,7 @@ pub fn goodput(
         let next = match (&record.event, &phase) {
             (Event::Submitted(_) | Event::ResumeRequested { .. }, Phase::Stopped) => Phase::Waiting,
             (Event::RentIntended(_), Phase::Preparing | Phase::Ending) => Phase::Waiting,
-            (Event::Launched { .. }, Phase::Waiting)
+            (Event::Launched { .. } | Event::MachineTaken(_), Phase::Waiting)
             | (Event::AttemptIntended { .. }, Phase::Waiting | Phase::Ending) => Phase::Preparing,
             (Event::AttemptReady { attempt, .. }, _) => Phase::Training(attempt),
             (Event::AttemptEnded { end: AttemptEnd::Failed { .. }, .. }, _) => Phase::Preparing,

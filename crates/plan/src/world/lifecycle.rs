@@ -70,12 +70,11 @@ impl World {
                 Ok(())
             }
             Event::RentIntended(intent) => self.rent_intended(record, intent),
+            Event::MachineTaken(taken) => self.machine_taken(taken),
             Event::Launched { instance, handle, account } => self.launched(instance, handle.as_ref(), account),
             Event::RentFailed { instance, finding } => self.rent_failed(record.at, instance, finding),
             Event::AgentUp { instance, started, incarnation } => self.agent_up(instance, *started, *incarnation),
-            Event::ReclaimNoticed { instance, at } => {
-                self.instance_mut(instance).map(|known| known.reclaim = Some(*at))
-            }
+            Event::ReclaimNoticed { instance, at } => self.reclaim_noticed(instance, *at),
             Event::AttemptIntended { run, attempt, fence, instance, others } => {
                 let new = RunAttempt::new(run, *fence, (instance, others), record.at);
                 self.attempt_intended(attempt, new)

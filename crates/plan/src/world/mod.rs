@@ -11,6 +11,7 @@ mod rented;
 mod residence;
 mod resumed;
 mod schedules;
+mod taken;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -263,6 +264,12 @@ pub struct Instance {
     /// Which life of an agent looks after it; 0 where that was not told.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub incarnation: u64,
+    /// The name under which it was rented for another run, whose machine this run has taken over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<InstanceId>,
+    /// The part of its rent that runs before this one pay for.
+    #[serde(default, skip_serializing_if = "is_no_time")]
+    pub before: Elapsed,
     /// Where it stands.
     pub state: InstanceState,
 }
@@ -293,6 +300,10 @@ pub struct RunAttempt {
 
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+fn is_no_time(elapsed: &Elapsed) -> bool {
+    elapsed.0 == 0
 }
 
 /// Where an attempt stands.

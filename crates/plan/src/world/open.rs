@@ -1,10 +1,10 @@
 //! The index of unfinished work, so that decisions do not scan the full history.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::run::InstanceState;
 use domain::subject::EventSubject;
-use domain::{Event, InstanceId, RunId};
+use domain::{Elapsed, Event, InstanceId, RunId};
 
 use super::{Instance, Run, RunOrSweep, World};
 
@@ -17,6 +17,8 @@ pub(crate) struct Index {
     live: BTreeSet<InstanceId>,
     /// Those of them that are being released.
     releasing: BTreeSet<InstanceId>,
+    /// Machines that were taken over, by their names: which instance has each now.
+    holders: BTreeMap<InstanceId, InstanceId>,
     /// Work that has ended since the last [`World::evict_settled`].
     pub(super) ended: BTreeSet<RunOrSweep>,
 }
@@ -29,12 +31,18 @@ impl Index {
     pub(super) fn forget_instance(&mut self, id: &InstanceId) {
         self.live.remove(id);
         self.releasing.remove(id);
+        self.holders.retain(|_, holder| holder != id);
+    }
+
+    pub(super) fn holder(&self, machine: &InstanceId) -> Option<&InstanceId> {
+        self.holders.get(machine)
     }
 
     pub(super) fn append(&mut self, mut other: Index) {
         self.open.append(&mut other.open);
         self.live.append(&mut other.live);
         self.releasing.append(&mut other.releasing);
+        self.holders.append(&mut other.holders);
         self.ended.append(&mut other.ended);
     }
 }
@@ -70,11 +78,21 @@ impl World {
         let open = self.runs.iter().filter(|(_, run)| is_open(run)).map(|(id, _)| id.clone());
         let live = self.instances.iter().filter(|(_, instance)| is_live(instance)).map(|(id, _)| id.clone());
         let releasing = self.instances.iter().filter(|(_, instance)| is_releasing(instance)).map(|(id, _)| id.clone());
+        // Of two, the newer has it: the loop ended before it wrote down that the older one had lost it.
+        let mut holders: BTreeMap<InstanceId, InstanceId> = BTreeMap::new();
+        for (id, instance) in self.instances.iter().filter(|(_, instance)| is_live(instance)) {
+            let Some(machine) = &instance.machine else { continue };
+            let before = |id: &InstanceId| self.instances.get(id).map_or(Elapsed(0), |known| known.before);
+            if holders.get(machine).is_none_or(|other| before(other) < instance.before) {
+                holders.insert(machine.clone(), id.clone());
+            }
+        }
         let ended = self.works().into_iter().filter(|work| self.is_settled(work));
         self.index = Index {
             open: open.collect(),
             live: live.collect(),
             releasing: releasing.collect(),
+            holders,
             ended: ended.collect(),
         };
     }
@@ -90,6 +108,16 @@ impl World {
                 true => self.index.releasing.insert(id.clone()),
                 false => self.index.releasing.remove(id),
             };
+            let Some((instance, machine)) =
+                self.instances.get(id).and_then(|instance| Some((instance, instance.machine.as_ref()?)))
+            else {
+                continue;
+            };
+            if matches!(event, Event::MachineTaken(_)) {
+                self.index.holders.insert(machine.clone(), id.clone());
+            } else if !is_live(instance) && self.index.holders.get(machine) == Some(id) {
+                self.index.holders.remove(machine);
+            }
         }
         if let Some(id) = self.run_of(event).cloned() {
             match self.runs.get(&id).is_some_and(is_open) {

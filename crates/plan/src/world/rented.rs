@@ -5,12 +5,36 @@ use std::collections::BTreeMap;
 use domain::event::RentIntended;
 use domain::rental::MachineHandle;
 use domain::run::{InstanceState, RunState, Usage};
-use domain::{Cause, Elapsed, Finding, InstanceId, Record, Timestamp};
+use domain::{Cause, Elapsed, Finding, InstanceId, Money, Offer, Record, RunId, Timestamp};
 
 use super::lifecycle::{is_stopping, refuse_final};
 use super::{Instance, World};
 
 impl Instance {
+    /// One that is going to be rented.
+    pub(super) fn intended(run: &RunId, token: String, offer: Offer, reserved: Money, intended: Timestamp) -> Instance {
+        Instance {
+            run: run.clone(),
+            token,
+            offer,
+            reserved,
+            intended,
+            handle: None,
+            account: None,
+            doubles: BTreeMap::new(),
+            is_accepted: false,
+            was_refused: false,
+            started: None,
+            reclaim: None,
+            lost_race: false,
+            incarnation: 0,
+            first: None,
+            machine: None,
+            before: Elapsed(0),
+            state: InstanceState::Intended,
+        }
+    }
+
     /// Whether it was rented and may be there, and its provider's name of it is not known yet.
     pub fn lacks_handle(&self) -> bool {
         let is_there = !matches!(self.state, InstanceState::Intended | InstanceState::Released { .. });
@@ -75,6 +99,11 @@ impl World {
         Ok(())
     }
 
+    pub(super) fn reclaim_noticed(&mut self, id: &InstanceId, at: Timestamp) -> Result<(), String> {
+        self.instance_mut(id)?.reclaim = Some(at);
+        Ok(())
+    }
+
     pub(super) fn rent_failed(
         &mut self,
         at: Timestamp,
@@ -122,22 +151,8 @@ impl World {
             run.state = RunState::Renting { instance: intent.instance.clone() };
         }
         let instance = Instance {
-            run: intent.run.clone(),
-            token: intent.token.clone(),
-            offer: intent.offer.clone(),
-            reserved: intent.reserved,
-            intended: record.at,
-            handle: None,
-            account: None,
-            doubles: BTreeMap::new(),
-            is_accepted: false,
-            was_refused: false,
-            started: None,
-            reclaim: None,
-            lost_race: false,
-            incarnation: 0,
             first: (!intent.others.is_empty()).then(|| intent.instance.clone()),
-            state: InstanceState::Intended,
+            ..Instance::intended(&intent.run, intent.token.clone(), intent.offer.clone(), intent.reserved, record.at)
         };
         self.instances.extend(all.into_iter().map(|id| (id, instance.clone())));
         Ok(())

@@ -44,6 +44,7 @@ use crate::secrets::SecretKey;
 use crate::state::StateReader;
 
 pub use access::TlsIdentity;
+pub use access::agents::{AgentAccess, JoinRefusal};
 pub use access::make_token;
 pub use access::tokens::{NamedToken, TokenRefusal, create_token, remove_token, tokens};
 pub use door::LoopDoor;
@@ -151,6 +152,8 @@ pub struct Listen {
     pub address: SocketAddr,
     /// The server's TLS identity; `None` for an address that no other machine can reach.
     pub tls: Option<TlsIdentity>,
+    /// The agents that reach the loop there, with TLS only.
+    pub agents: Option<Arc<AgentAccess>>,
 }
 
 /// Serves the API on a separate thread; returns the addresses at which it listens. Only the process that runs the loop
@@ -176,13 +179,21 @@ pub fn serve(
     std::fs::set_permissions(&socket, private).map_err(Error::file("protect", &socket))?;
     let key = Arc::new(SecretKey::open(home.root())?);
     let reader = Arc::new(StateReader::open(home)?);
-    let (door, blobs) = (LoopDoor::new(inbox), Arc::new(BlobStore::new(&home.runs(), quota)));
+    let (door, blobs) = (LoopDoor::new(inbox.clone()), Arc::new(BlobStore::new(&home.runs(), quota)));
     let api = Api { door, home: Arc::new(home.clone()), key, answers, reader, streams: follow::room(), blobs };
     let mut places = vec![format!("unix:{}", socket.display())];
     if let Some(listen) = listen {
         make_token(home)?;
         let state = api.home.clone();
         let guarded = router(api.clone()).layer(middleware::from_fn_with_state(state, access::require));
+        let agents = listen.agents.clone().filter(|_| listen.tls.is_some());
+        let guarded = match agents {
+            None => guarded,
+            Some(access) => {
+                let ways = (api.door.clone(), inbox);
+                guarded.merge(access::agents::gate::router(access, api.home.clone(), ways, quota))
+            }
+        };
         places.push(serve_tcp(&listen, guarded)?);
     }
     runtime.spawn(runs::schedules::keeper::keep(api.clone()));

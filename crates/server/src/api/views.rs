@@ -168,11 +168,11 @@ impl RunSummary {
 pub(super) fn spent(world: &World, run: &Run, now: Timestamp) -> Money {
     let live = run.instances.iter().filter_map(|id| Some((id, world.instances.get(id)?)));
     let meters: BTreeMap<InstanceId, Elapsed> =
-        live.filter_map(|(id, instance)| Some((id.clone(), now.since(instance.started?)))).collect();
+        live.filter_map(|(id, instance)| Some((id.clone(), instance.rent_by_the_clock(now)?))).collect();
     plan::spent(world, run, &meters)
 }
 
 /// The rented time of every machine that is not released, by the clock.
 pub(super) fn rents(world: &World, now: Timestamp) -> BTreeMap<InstanceId, Elapsed> {
-    world.live_instances().filter_map(|(id, instance)| Some((id.clone(), now.since(instance.started?)))).collect()
+    world.live_instances().filter_map(|(id, instance)| Some((id.clone(), instance.rent_by_the_clock(now)?))).collect()
 }

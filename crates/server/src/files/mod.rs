@@ -61,14 +61,14 @@ impl Runs {
     }
 }
 
-/// The routes for files.
+/// The routes for files, below `/v1` or another prefix.
 pub(crate) fn router(folder: PathBuf, quota: Option<domain::Bytes>) -> Router {
     Router::new()
-        .route("/v1/runs/{run}/inputs/{input}", get(list_input).post(read_input))
-        .route("/v1/runs/{run}/mounts/{number}", get(list_mount).post(read_mount))
-        .route("/v1/runs/{run}/files", get(list_files).post(read_files))
-        .route("/v1/runs/{run}/files/{*path}", put(bring))
-        .route("/v1/runs/{run}/keep", post(keep))
+        .route("/runs/{run}/inputs/{input}", get(list_input).post(read_input))
+        .route("/runs/{run}/mounts/{number}", get(list_mount).post(read_mount))
+        .route("/runs/{run}/files", get(list_files).post(read_files))
+        .route("/runs/{run}/files/{*path}", put(bring))
+        .route("/runs/{run}/keep", post(keep))
         .with_state(Arc::new(Runs::new(folder, quota)))
 }
 

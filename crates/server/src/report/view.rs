@@ -120,6 +120,11 @@ impl View {
                 let (kind, provider, rate) = (&offer.kind, &offer.provider, offer.rate);
                 self.plain(at, format!("rents {} ({kind} at {provider}, {rate})", intended.instance));
             }
+            Event::MachineTaken(taken) if taken.run == self.run => {
+                ours.instances.insert(taken.instance.clone());
+                self.offers.push((taken.instance.clone(), taken.offer.clone()));
+                self.plain(at, format!("takes over {} as {}", taken.machine, taken.instance));
+            }
             Event::RentFailed { instance, finding } if ours.instances.contains(instance) => {
                 self.bad(at, format!("{instance} could not be rented"), finding);
             }
@@ -170,6 +175,7 @@ impl View {
             }
             // Of another run, or followed by an event that is shown instead.
             Event::Submitted(_) | Event::StopRequested { .. } | Event::ResumeRequested { .. } => {}
+            Event::MachineTaken(_) => {}
             Event::RentIntended(_) | Event::Launched { .. } | Event::RentFailed { .. } | Event::AgentUp { .. } => {}
             Event::AttemptIntended { .. } | Event::AttemptReady { .. } | Event::AttemptEnded { .. } => {}
             Event::MemberPrepared { .. } | Event::MemberEnded { .. } | Event::ReclaimNoticed { .. } => {}

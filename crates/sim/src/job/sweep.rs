@@ -36,6 +36,8 @@ pub(crate) fn sweep_submitted(scenario: &Scenario, budget: Option<Money>, rule: 
     };
     let budget = budget.filter(|_| rule != Some(Rule::TrialsShareABudget));
     let budget = budget.map(|max| Budget { max, ..Budget::default() });
+    // Trials are rented on the same terms.
+    let scenario = &Scenario { on_demand: 0, ..scenario.clone() };
     let job = Job { budget, sweep: Some(sweep), ..job_of(scenario) };
     Event::SweepSubmitted(Box::new(SweepSubmitted {
         sweep: sweep_id(),

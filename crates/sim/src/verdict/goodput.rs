@@ -5,7 +5,7 @@ use domain::Elapsed;
 use domain::rental::{MachineHandle, ProviderTraits};
 use plan::spot::{CheckpointOverhead, SpotAvailability, interval, paid};
 
-use crate::scenario::{SECOND, Scenario, SimulatedMarket, SimulatedSweep, SimulatedWork};
+use crate::scenario::{SECOND, Scenario, SimulatedMarket, SimulatedSchedule, SimulatedSweep, SimulatedWork};
 use crate::simulation::{SimEvent, Simulation};
 use crate::verdict::{Failure, finish};
 
@@ -97,6 +97,8 @@ impl GoodputCase {
             is_slow: false,
             market: SimulatedMarket::default(),
             sweep: SimulatedSweep::default(),
+            schedule: SimulatedSchedule::default(),
+            on_demand: 0,
             is_served: true,
             work,
             ..drawn.cleared()

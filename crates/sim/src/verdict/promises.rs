@@ -38,14 +38,21 @@ impl Simulation {
     pub(crate) fn note_append(&mut self, event: &Event) {
         match event {
             Event::ReleaseIntended { instance, .. } => {
-                self.releasing.insert(instance.clone(), self.now);
+                self.releasing.insert(self.machine_name(instance), self.now);
             }
+            Event::MachineTaken(taken) => self.check_taken(taken),
+            Event::Released { instance, .. } if self.is_taken_over(instance) => {}
             Event::Released { instance, usage } => {
-                self.check_noticed(instance);
-                self.check_gone(instance, usage.elapsed);
+                let before = self.rent_before(instance).0;
+                let machine = self.machine_name(instance);
+                self.check_noticed(&machine);
+                self.check_gone(&machine, Elapsed(before + usage.elapsed.0));
             }
             Event::RentFailed { instance, .. } => self.check_gone(instance, Elapsed(0)),
-            Event::Submitted(submitted) => self.disturbed(&submitted.run),
+            Event::Submitted(submitted) => {
+                self.disturbed(&submitted.run);
+                self.check_due(&submitted.run);
+            }
             Event::ResumeRequested { run, .. } => self.disturbed(run),
             _ => {}
         }
@@ -54,6 +61,7 @@ impl Simulation {
     /// A machine is not released while it boots, or while its agent is healthy, for a run that continues.
     pub(crate) fn check_release(&mut self, event: &Event) {
         let Event::ReleaseIntended { instance, lost_race: false } = event else { return };
+        self.check_survivor(instance);
         let Some(controller) = &self.process.controller else { return };
         let world = controller.world();
         let Some(known) = world.instances.get(instance) else { return };
@@ -61,7 +69,8 @@ impl Simulation {
             .runs
             .get(&known.run)
             .is_some_and(|run| !run.state.is_final() && !matches!(run.state, RunState::Stopping { .. }));
-        let mut machines = self.cloud.machines.values().filter(|machine| machine.instance == *instance);
+        let name = known.machine_name(instance);
+        let mut machines = self.cloud.machines.values().filter(|machine| machine.instance == *name);
         // Of two machines for one request, one may be lost.
         let (Some(machine), None) = (machines.next(), machines.next()) else { return };
         // A machine that waits too long for the others of its run is given back, and so is one that is taken back.
@@ -89,7 +98,8 @@ impl Simulation {
     /// Something happens to a machine. One that is on its way out changes nothing any more.
     pub(crate) fn machine_disturbed(&mut self, handle: &MachineHandle, for_so_long: u64) {
         let Some(machine) = self.cloud.machines.get(handle) else { return };
-        let known = self.process.archive.instances.get(&machine.instance);
+        let archive = &self.process.archive;
+        let known = archive.instances.get(archive.holder(&machine.instance).unwrap_or(&machine.instance));
         let run = match known {
             Some(known) if known.state == InstanceState::Releasing => return,
             Some(known) => known.run.clone(),

@@ -7,22 +7,23 @@ use domain::{Money, RunId};
 use plan::{SweepState, World};
 
 use super::owed;
+use crate::job::schedule::is_of_schedule;
 use crate::job::sweep::{is_of_sweep, sweep_id};
 use crate::simulation::Simulation;
 
 impl Simulation {
-    /// The runs that users submit, and the trials of their sweep as far as they are in the log.
+    /// The runs that users submit, and those of their sweep and their schedule as far as they are in the log.
     pub(crate) fn all_runs(&self) -> Vec<RunId> {
-        self.runs.iter().cloned().chain(self.trials()).collect()
+        self.runs.iter().cloned().chain(self.trials()).chain(self.due_runs()).collect()
     }
 
     fn trials(&self) -> Vec<RunId> {
         self.process.archive.sweeps.get(&sweep_id()).map(|sweep| sweep.trials.clone()).unwrap_or_default()
     }
 
-    /// The budget of a run. Trials have none of their own.
+    /// The budget of a run. Trials have none of their own, and runs of a schedule none.
     pub(crate) fn budget_of(&self, run: &RunId) -> Option<Money> {
-        self.budget.filter(|_| !is_of_sweep(run))
+        self.budget.filter(|_| !is_of_sweep(run) && !is_of_schedule(run))
     }
 
     /// Whether its sweep, if there is one, is at an end that its user leaves it at.

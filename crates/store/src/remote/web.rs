@@ -3,7 +3,9 @@
 use std::io::Read;
 use std::time::Duration;
 
-use super::tls::install_tls;
+use domain::joining::ServerTrust;
+
+use super::tls::{install_tls, pinned};
 use crate::Error;
 use crate::failure::chain;
 
@@ -55,6 +57,51 @@ impl WebClient {
             client = client.tls_certs_only(certificates);
         }
         client.build().map(WebClient).map_err(|error| Error::Internal(chain(&error)))
+    }
+
+    /// A client for one server that is recognised by `trust`; with `near`, for a server on this machine, no proxy is used.
+    ///
+    /// # Errors
+    /// As [`WebClient::of_server`].
+    pub fn of_trusted(trust: &ServerTrust, near: bool) -> Result<WebClient, Error> {
+        let fingerprint = match trust {
+            ServerTrust::System => return WebClient::of_server(None, near),
+            ServerTrust::Authorities(text) => return WebClient::of_server(Some(text), near),
+            ServerTrust::Fingerprint(fingerprint) => fingerprint,
+        };
+        install_tls();
+        let tls = pinned(fingerprint).map_err(|error| Error::Internal(error.to_string()))?;
+        let mut client = reqwest::blocking::Client::builder()
+            .timeout(PATIENCE)
+            .connect_timeout(CONNECT)
+            .redirect(reqwest::redirect::Policy::none())
+            .tls_backend_preconfigured(tls);
+        if near {
+            client = client.no_proxy();
+        }
+        client.build().map(WebClient).map_err(|error| Error::Internal(chain(&error)))
+    }
+
+    /// Sends a request that may take so long; the status and the body of the reply.
+    ///
+    /// # Errors
+    /// Why there is no reply. The request may have arrived.
+    pub fn send_within(
+        &self,
+        (method, url): (&str, &str),
+        headers: &[(String, String)],
+        body: Vec<u8>,
+        within: Duration,
+    ) -> Result<(u16, Vec<u8>), String> {
+        let method: reqwest::Method = method.parse().map_err(|_| format!("`{method}` is no method"))?;
+        let mut request = self.0.request(method, url).body(body).timeout(within);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let reply = request.send().map_err(|error| chain(&error))?;
+        let status = reply.status().as_u16();
+        let body = reply.bytes().map_err(|error| chain(&error))?;
+        Ok((status, body.to_vec()))
     }
 
     /// Sends a request; the status and the body of the reply, which is read as it comes. A read that waits for longer

@@ -100,12 +100,16 @@ pub(super) mod ffi {
 
         fn largest(tensors: &[Borrowed]) -> Result<UniquePtr<Tensor>>;
 
-        type HostCopy;
+        type StreamEvent;
 
-        fn host_copy(values: &Tensor) -> Result<UniquePtr<HostCopy>>;
-        fn host_copy_is_done(copy: &HostCopy) -> Result<bool>;
-        fn host_copy_read(copy: &HostCopy) -> Result<Vec<f64>>;
-        fn upload(values: &Tensor, device: i32) -> Result<UniquePtr<Tensor>>;
+        fn pinned_copy(values: &Tensor) -> Result<UniquePtr<Tensor>>;
+        fn copy_to_device(values: &Tensor, device: i32, copies: bool) -> Result<UniquePtr<Tensor>>;
+        fn copy_to_pinned(values: &Tensor, device: i32, copies: bool) -> Result<UniquePtr<Tensor>>;
+        fn record_event(device: i32, copies: bool) -> Result<UniquePtr<StreamEvent>>;
+        fn wait_event(event: &StreamEvent, device: i32, copies: bool) -> Result<()>;
+        fn event_is_done(event: &StreamEvent) -> Result<bool>;
+        fn synchronize_event(event: &StreamEvent) -> Result<()>;
+        fn record_stream(tensor: &Tensor, device: i32, copies: bool) -> Result<()>;
 
         fn release_memory(tensor: &Tensor) -> Result<()>;
         fn allocate_memory(tensor: &Tensor) -> Result<()>;

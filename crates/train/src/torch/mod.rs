@@ -1,7 +1,7 @@
 //! Functions of libtorch that `tch` lacks.
 //!
-//! One idea: the C++ is a few plain functions (`shim.cpp`), the FFI boundary is one file ([`bridge`]), and everything
-//! here is safe, returns a [`Result`], and reports errors in one line.
+//! One idea: the C++ is a few plain functions (`shim.cpp`, and `autograd.cpp` for what autograd calls back), the FFI
+//! boundary is one file ([`bridge`]), and everything here is safe, returns a [`Result`], and reports errors in one line.
 
 mod accelerator;
 mod bridge;
@@ -9,15 +9,15 @@ pub mod cuda;
 pub mod group;
 mod load;
 pub mod module;
+mod queue;
 
-use bridge::{AutogradClosure, adopt, borrow, ffi, lend, lend_any, lend_values};
-use cxx::UniquePtr;
-use tch::kind::Element;
+use bridge::{AutogradClosure, adopt, borrow, ffi, lend, lend_any};
 use tch::{Device, Kind, Tensor};
 
 pub use accelerator::{DeviceMemory, KernelTime, PeakMemory, begin_device_peak, device_memory, peak_memory, profiled};
 pub use bridge::unwound;
 pub use load::{cuda_generation, cuda_name, open_cuda, refused_cuda_part, steady_allocator};
+pub use queue::{HostCopy, upload};
 
 /// What libtorch refused to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -189,36 +189,6 @@ pub fn are_finite<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<b
         }
     }
     Ok(true)
-}
-
-/// A tensor of these values and this size on a device. To a CUDA device they go from pinned memory, on a stream of their
-/// own: the copy runs beside what the device computes meanwhile, which is waited for by neither the host nor the copy, and
-/// only what is computed from now on waits for the copy.
-pub fn upload<T: Element>(values: &[T], size: &[i64], device: Device) -> Result<Tensor> {
-    if !device.is_cuda() {
-        return Ok(Tensor::f_from_slice(values)?.f_view(size)?.f_to_device(device)?);
-    }
-    lend_values(values, size, |lent| Ok(adopt(ffi::upload(borrow(lent), place(device))?)))
-}
-
-/// Values on their way from a device to the host.
-pub struct HostCopy(UniquePtr<ffi::HostCopy>);
-
-impl HostCopy {
-    /// Begins the copy of a float64 tensor; the host waits for nothing.
-    pub fn begin(values: &Tensor) -> Result<HostCopy> {
-        Ok(HostCopy(ffi::host_copy(borrow(values))?))
-    }
-
-    /// Whether the values have come.
-    pub fn is_done(&self) -> Result<bool> {
-        Ok(ffi::host_copy_is_done(&self.0)?)
-    }
-
-    /// The values; waits until they have come.
-    pub fn read(&self) -> Result<Vec<f64>> {
-        Ok(ffi::host_copy_read(&self.0)?)
-    }
 }
 
 /// Multiplies every tensor by the scalar `factor`, in place.

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -27,7 +28,6 @@
 #include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
-#include <ATen/ops/alias.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
@@ -35,8 +35,6 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 namespace gradus {
@@ -58,6 +56,22 @@ std::vector<at::Tensor> list(Tensors tensors) {
 at::Generator generator(std::int32_t device) {
   return at::globalContext().defaultGenerator(
       at::Device(device_type(device >= 0), static_cast<at::DeviceIndex>(device)));
+}
+
+at::Device cuda(std::int32_t device) { return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device)); }
+
+// The device's stream of copies, of which each thread has one of its own, or the one that it computes on.
+c10::Stream stream(std::int32_t number, bool copies) {
+  auto device = cuda(number);
+  c10::impl::VirtualGuardImpl streams(at::kCUDA);
+  if (!copies) {
+    return streams.getStream(device);
+  }
+  static thread_local std::optional<c10::Stream> own;
+  if (!own.has_value() || own->device() != device) {
+    own = streams.getStreamFromGlobalPool(device, /*isHighPriority=*/false);
+  }
+  return *own;
 }
 
 // None or one tensor.
@@ -108,86 +122,6 @@ class FailingAllocator final : public c10::Allocator {
   std::atomic<std::uint64_t> left{0};
 };
 
-// A closure of Rust's, as autograd keeps it between the way there and the way back.
-struct Kept : torch::CustomClassHolder {
-  explicit Kept(rust::Box<AutogradClosure> work) : work(std::move(work)) {}
-  at::Tensor run(const at::Tensor &x, bool again) const {
-    return *work->run(std::make_unique<at::Tensor>(x), again);
-  }
-  rust::Box<AutogradClosure> work;
-};
-
-// Keeps the input alone; on the way back computes everything in between once more, then goes back through that.
-struct Recompute : torch::autograd::Function<Recompute> {
-  static at::Tensor forward(torch::autograd::AutogradContext *context, const at::Tensor &x,
-                            const c10::intrusive_ptr<Kept> &kept) {
-    context->save_for_backward({x});
-    context->saved_data["work"] = c10::IValue::make_capsule(kept);
-    return kept->run(x, /*again=*/false);
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext *context,
-                                                 torch::autograd::variable_list gradients) {
-    auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["work"].toCapsule());
-    auto x = context->get_saved_variables().at(0).detach();
-    x.set_requires_grad(true);
-    at::Tensor y;
-    {
-      at::AutoGradMode on(true);
-      // Not the leaf itself: autocast would cast that once for all that use it, and their gradients would be added up
-      // in 16 bits instead of 32.
-      y = kept->run(at::alias(x), /*again=*/true);
-    }
-    torch::autograd::backward({y}, {gradients.at(0)});
-    return {x.grad(), at::Tensor()};
-  }
-};
-
-// The same for work that several nodes of a graph do with the same parameters: each returns its share of their gradients,
-// which autograd adds up before anything waits for a gradient to be complete, such as an exchange between ranks.
-struct RecomputeWith : torch::autograd::Function<RecomputeWith> {
-  static at::Tensor forward(torch::autograd::AutogradContext *context, const at::Tensor &x, at::TensorList parameters,
-                            const c10::intrusive_ptr<Kept> &kept) {
-    torch::autograd::variable_list saved{x};
-    saved.insert(saved.end(), parameters.begin(), parameters.end());
-    context->save_for_backward(std::move(saved));
-    context->saved_data["work"] = c10::IValue::make_capsule(kept);
-    return kept->run(x, /*again=*/false);
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext *context,
-                                                 torch::autograd::variable_list gradients) {
-    auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["work"].toCapsule());
-    auto inputs = context->get_saved_variables();
-    inputs.at(0) = inputs.at(0).detach();
-    inputs.at(0).set_requires_grad(true);
-    at::Tensor y;
-    {
-      at::AutoGradMode on(true);
-      y = kept->run(at::alias(inputs.at(0)), /*again=*/true);
-    }
-    auto found = torch::autograd::grad({y}, inputs, {gradients.at(0)}, /*retain_graph=*/false, /*create_graph=*/false,
-                                       /*allow_unused=*/true);
-    found.emplace_back();
-    return found;
-  }
-};
-
-// Values and gradients go through as they are; on the way back the work is done before the gradient goes on.
-struct Gate : torch::autograd::Function<Gate> {
-  static at::Tensor forward(torch::autograd::AutogradContext *context, const at::Tensor &x,
-                            const c10::intrusive_ptr<Kept> &kept) {
-    context->saved_data["work"] = c10::IValue::make_capsule(kept);
-    return x.view_as(x);
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext *context,
-                                                 torch::autograd::variable_list gradients) {
-    auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["work"].toCapsule());
-    return {kept->run(gradients.at(0), /*again=*/true), at::Tensor()};
-  }
-};
-
 } // namespace
 
 bool autocast_begin(bool cuda, bool half) {
@@ -236,56 +170,43 @@ std::unique_ptr<at::Tensor> largest(Tensors tensors) {
   return std::make_unique<at::Tensor>(at::amax(at::stack(norms)));
 }
 
-std::unique_ptr<HostCopy> host_copy(const at::Tensor &values) {
+std::unique_ptr<at::Tensor> pinned_copy(const at::Tensor &values) {
   at::NoGradGuard guard;
-  auto device = values.device();
-  if (device.is_cpu()) {
-    return std::make_unique<HostCopy>(HostCopy{values.detach().clone(), std::nullopt});
-  }
-  auto host = at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(true));
-  host.copy_(values, /*non_blocking=*/true);
-  c10::Event copied(device.type());
-  copied.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-  return std::make_unique<HostCopy>(HostCopy{host, std::move(copied)});
-}
-
-bool host_copy_is_done(const HostCopy &copy) { return !copy.copied.has_value() || copy.copied->query(); }
-
-rust::Vec<double> host_copy_read(const HostCopy &copy) {
-  if (copy.copied.has_value()) {
-    copy.copied->synchronize();
-  }
-  rust::Vec<double> values;
-  const auto *first = copy.values.const_data_ptr<double>();
-  for (std::int64_t place = 0; place < copy.values.numel(); ++place) {
-    values.push_back(first[place]);
-  }
-  return values;
-}
-
-std::unique_ptr<at::Tensor> upload(const at::Tensor &values, std::int32_t number) {
-  at::NoGradGuard guard;
-  at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(number));
-  // The allocator of pinned memory hands it out again only once the copy is over.
+  // The allocator of pinned memory hands it out again only once the copies that were asked of it are over.
   auto pinned = at::empty(values.sizes(), values.options().pinned_memory(true));
   pinned.copy_(values);
-  c10::impl::VirtualGuardImpl streams(at::kCUDA);
-  auto computing = streams.getStream(device);
-  static thread_local std::optional<c10::Stream> copies;
-  if (!copies.has_value() || copies->device() != device) {
-    copies = streams.getStreamFromGlobalPool(device, /*isHighPriority=*/false);
-  }
-  c10::Event copied(at::kCUDA);
-  at::Tensor there;
-  {
-    c10::StreamGuard on(*copies);
-    there = pinned.to(device, /*non_blocking=*/true);
-    copied.record(*copies);
-  }
-  copied.block(computing);
-  // Its memory belongs to the stream of copies, which must not take it for another one while it is still read.
-  there.record_stream(computing);
-  return std::make_unique<at::Tensor>(there);
+  return std::make_unique<at::Tensor>(pinned);
+}
+
+std::unique_ptr<at::Tensor> copy_to_device(const at::Tensor &values, std::int32_t device, bool copies) {
+  at::NoGradGuard guard;
+  c10::StreamGuard on(stream(device, copies));
+  return std::make_unique<at::Tensor>(values.to(cuda(device), /*non_blocking=*/true));
+}
+
+std::unique_ptr<at::Tensor> copy_to_pinned(const at::Tensor &values, std::int32_t device, bool copies) {
+  at::NoGradGuard guard;
+  c10::StreamGuard on(stream(device, copies));
+  auto host = at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(true));
+  host.copy_(values, /*non_blocking=*/true);
+  return std::make_unique<at::Tensor>(host);
+}
+
+std::unique_ptr<StreamEvent> record_event(std::int32_t device, bool copies) {
+  c10::Event event(at::kCUDA);
+  event.record(stream(device, copies));
+  return std::make_unique<StreamEvent>(StreamEvent{std::move(event)});
+}
+
+void wait_event(const StreamEvent &event, std::int32_t device, bool copies) { event.event.block(stream(device, copies)); }
+
+bool event_is_done(const StreamEvent &event) { return event.event.query(); }
+
+void synchronize_event(const StreamEvent &event) { event.event.synchronize(); }
+
+void record_stream(const at::Tensor &tensor, std::int32_t device, bool copies) {
+  auto used = tensor;
+  used.record_stream(stream(device, copies));
 }
 
 void scale(Tensors tensors, const at::Tensor &factor) {
@@ -313,21 +234,6 @@ void unscale(Tensors gradients, const at::Tensor &found, const at::Tensor &inver
 void lerp(Tensors tensors, Tensors towards, double share) {
   at::NoGradGuard guard;
   at::_foreach_lerp_(list(tensors), list(towards), share);
-}
-
-std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<AutogradClosure> work) {
-  return std::make_unique<at::Tensor>(Recompute::apply(x, c10::make_intrusive<Kept>(std::move(work))));
-}
-
-std::unique_ptr<at::Tensor> recompute_with(const at::Tensor &x, Tensors parameters,
-                                           rust::Box<AutogradClosure> work) {
-  auto inputs = list(parameters);
-  return std::make_unique<at::Tensor>(
-      RecomputeWith::apply(x, at::TensorList(inputs), c10::make_intrusive<Kept>(std::move(work))));
-}
-
-std::unique_ptr<at::Tensor> gate(const at::Tensor &x, rust::Box<AutogradClosure> work) {
-  return std::make_unique<at::Tensor>(Gate::apply(x, c10::make_intrusive<Kept>(std::move(work))));
 }
 
 void set_gradients(Tensors parameters, Tensors gradients) {

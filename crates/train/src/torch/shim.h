@@ -8,8 +8,6 @@
 #include <cstdint>
 #include <memory>
 
-#include <optional>
-
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 #include <c10/util/Exception.h>
@@ -68,17 +66,19 @@ void copy(Tensors tensors, Tensors others);
 
 std::unique_ptr<at::Tensor> largest(Tensors tensors);
 
-// Values on their way to the host: in pinned memory, and there once the event has come.
-struct HostCopy {
-  at::Tensor values;
-  std::optional<c10::Event> copied;
+// Copies between the host and the CUDA device of this number, on its stream of copies or on the present one, which the host
+// waits for by events alone. In which order they are called is for `queue.rs` to say.
+struct StreamEvent {
+  c10::Event event;
 };
-std::unique_ptr<HostCopy> host_copy(const at::Tensor &values);
-bool host_copy_is_done(const HostCopy &copy);
-rust::Vec<double> host_copy_read(const HostCopy &copy);
-
-// Values of the host on the CUDA device of this number, copied on a stream of their own.
-std::unique_ptr<at::Tensor> upload(const at::Tensor &values, std::int32_t device);
+std::unique_ptr<at::Tensor> pinned_copy(const at::Tensor &values);
+std::unique_ptr<at::Tensor> copy_to_device(const at::Tensor &values, std::int32_t device, bool copies);
+std::unique_ptr<at::Tensor> copy_to_pinned(const at::Tensor &values, std::int32_t device, bool copies);
+std::unique_ptr<StreamEvent> record_event(std::int32_t device, bool copies);
+void wait_event(const StreamEvent &event, std::int32_t device, bool copies);
+bool event_is_done(const StreamEvent &event);
+void synchronize_event(const StreamEvent &event);
+void record_stream(const at::Tensor &tensor, std::int32_t device, bool copies);
 
 // Gives the memory of a tensor and its views back; they keep their sizes, at addresses where every access by a
 // processor ends the process, and every access by a kernel on a CUDA device fails, which a later call reports (never run).

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use cloud::ssh::{Connection, Executables, Host, Inventory, SshError, bootstrap};
+use cloud::ssh::{Connection, Executables, Host, Inventory, NodeReach, SshError, bootstrap};
 use domain::{Node, Offer, Rate};
 use server::Home;
 
@@ -27,6 +27,9 @@ pub struct Args {
     /// Pool that the node belongs to: `infra: ssh/POOL` in a job is any of its nodes [default: as before]
     #[arg(long, value_name = "POOL")]
     pool: Option<String>,
+    /// How agents there reach the loop: `tunnel`, or `tls` for `gradus serve --agents-at` [default: as before, or `tunnel`]
+    #[arg(long, value_name = "WAY")]
+    reach: Option<NodeReach>,
     /// What the machine costs per hour
     #[arg(long, value_name = "PRICE", default_value = "$0", allow_hyphen_values = true)]
     price: Rate,
@@ -52,6 +55,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         name: args.name,
         config,
         pool: args.pool,
+        reach: args.reach.unwrap_or_default(),
         rate: args.price,
         node: Node::default(),
         is_drained: false,
@@ -73,6 +77,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         Some(index) => {
             host.is_drained = inventory.hosts[index].is_drained;
             host.pool = host.pool.or_else(|| inventory.hosts[index].pool.clone());
+            host.reach = args.reach.unwrap_or(inventory.hosts[index].reach);
             host.facts = inventory.hosts[index].facts.clone();
             host.link = inventory.hosts[index].link;
             describe(&mut host, &ssh.program, home.owner());

@@ -46,6 +46,7 @@ fn answer(request: NodeRequest, settings: &GlobalSettings) -> Result<ProviderAns
         libtorch: settings.libtorch.clone(),
         is_remote: true,
         address: address(&GlobalSettings::variable("SSH_CONNECTION").unwrap_or_default()),
+        join: request.join,
     });
     let gate = home.join("launch.lock");
     let gate = std::fs::File::create(&gate).map_err(Error::file("open", &gate))?;

@@ -124,7 +124,8 @@ fn route(home: &Home, inventory: &Inventory, id: &InstanceId, instance: &Instanc
             Ok(Route::Ssh { config: host.config.clone(), address: host.address.clone() })
         }
         _ => {
-            let config = home.root().join("instances").join(id.as_str()).join("ssh_config");
+            let name = instance.machine_name(id);
+            let config = home.root().join("instances").join(name.as_str()).join("ssh_config");
             match config.is_file() {
                 true => Ok(Route::Ssh { config: Some(config), address: handle.to_owned() }),
                 false => Err(Error::Usage {

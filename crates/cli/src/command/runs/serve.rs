@@ -8,10 +8,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use cloud::ssh::DirectDoor;
 use domain::file::{JobPipeline, PipelineTask};
+use domain::joining::{AgentServer, ServerTrust};
 use domain::{Bytes, Elapsed, Job, Problem, Rate, RunId, Work};
 use plan::RunOrSweep;
-use server::api::{self, Answers, ApiError, Listen, PaidRequest, PlannedJob, SubmitRequest, TlsIdentity};
+use server::api::{self, AgentAccess, Answers, ApiError, Listen, PaidRequest, PlannedJob, SubmitRequest, TlsIdentity};
 use server::control::{Control, Left};
 use server::{Home, Series, State, routes};
 use store::WebClient;
@@ -43,6 +45,12 @@ pub struct Args {
     /// Key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// Address at which agents of nodes with `--reach tls` find this server, such as `https://192.0.2.7:7070`
+    #[arg(long, value_name = "URL", requires = "tls_cert")]
+    agents_at: Option<String>,
+    /// CA certificates by which those agents recognise the server, or `system` [default: this very certificate]
+    #[arg(long, value_name = "FILE", requires = "agents_at")]
+    agents_ca: Option<PathBuf>,
     /// Most disk space for what nodes send of all runs and clients upload, such as `200GB`; more is refused, as by a full disk
     #[arg(long, value_name = "SIZE")]
     quota: Option<Bytes>,
@@ -64,6 +72,7 @@ const HAND_OVER: Duration = Duration::from_millis(20);
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let listen = listen(&args)?;
     let home = Home::open(&settings.home)?;
+    let listen = with_agents(listen, &args, &home)?;
     let Some(server) = home.try_server()? else {
         let message = format!("another `gradus serve` runs for `{}`", home.root().display());
         let hint = "stop it first, or serve another folder with `--home`".to_owned();
@@ -79,7 +88,8 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     };
     let (sender, inbox) = channel();
     on_signals(sender.clone(), Arc::new(AtomicBool::new(false)))?;
-    let providers = machine::providers(settings, &home, args.price)?;
+    let door = listen.as_ref().and_then(|listen| listen.agents.clone()).map(door_for_agents);
+    let providers = machine::providers_with(settings, &home, args.price, door)?;
     machine::note_served(&home, &providers)?;
     let state = State::open_lean(&home)?;
     let door = routes::serve(&home, sender.clone(), args.quota)?;
@@ -123,14 +133,45 @@ fn listen(args: &Args) -> Result<Option<Listen>, Error> {
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
         // Where TLS is left out, this is as well.
         WebClient::new()?;
-        return Ok(Some(Listen { address, tls: Some(TlsIdentity::read(certificate, key).map_err(unusable)?) }));
+        return Ok(Some(Listen {
+            address,
+            tls: Some(TlsIdentity::read(certificate, key).map_err(unusable)?),
+            agents: None,
+        }));
     }
     if address.ip().is_loopback() {
-        return Ok(Some(Listen { address, tls: None }));
+        return Ok(Some(Listen { address, tls: None, agents: None }));
     }
     Err(Error::Usage {
         message: format!("`{address}` can be reached from other machines, and there is no TLS without a certificate"),
         hint: "add `--tls-cert FILE --tls-key FILE`, or listen at 127.0.0.1 and reach it through `ssh -L`".to_owned(),
+    })
+}
+
+/// The same address, also for agents if they have been told of it.
+fn with_agents(listen: Option<Listen>, args: &Args, home: &Home) -> Result<Option<Listen>, Error> {
+    let (Some(url), Some(listen)) = (&args.agents_at, listen.clone()) else { return Ok(listen) };
+    let Some(tls) = &listen.tls else { return Ok(Some(listen)) };
+    let url = url.trim_end_matches('/').to_owned();
+    if !url.starts_with("https://") {
+        return Err(Error::Usage {
+            message: format!("`{url}` is no address for agents: they reach the server over TLS only"),
+            hint: "write `--agents-at https://HOST:PORT`, as nodes reach the address of `--listen`".to_owned(),
+        });
+    }
+    let trust = match &args.agents_ca {
+        None => ServerTrust::Fingerprint(tls.fingerprint().to_owned()),
+        Some(file) if file.as_os_str() == "system" => ServerTrust::System,
+        Some(file) => ServerTrust::Authorities(std::fs::read_to_string(file).map_err(Error::file("read", file))?),
+    };
+    let agents = AgentAccess::open(home, AgentServer { url, trust })?;
+    Ok(Some(Listen { agents: Some(agents), ..listen }))
+}
+
+/// Makes join tokens for nodes whose agents reach the server directly.
+fn door_for_agents(access: Arc<AgentAccess>) -> DirectDoor {
+    DirectDoor::new(move |instance, within| {
+        access.offer(instance, within, server::clock::now()).map_err(|error| error.to_string())
     })
 }
 

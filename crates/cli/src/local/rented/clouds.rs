@@ -205,6 +205,7 @@ pub fn providers(settings: &GlobalSettings, home: &Home, ssh: &SshSettings) -> R
         socket: ssh.socket.clone(),
         program: ssh.program.clone(),
         ssh_config,
+        door: ssh.door.clone(),
     };
     let aws_options: AwsOptions = options(home, "aws.json", "docs/aws.md")?;
     let aws = AwsSettings {

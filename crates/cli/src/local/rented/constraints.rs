@@ -66,6 +66,7 @@ pub fn question(job: &Job, catalog: &Catalog, availability: Option<SpotAvailabil
             compliance: wants.compliance.clone(),
             max_price: wants.max_price,
             spot: wants.spot,
+            on_demand: wants.on_demand,
             dedicated: wants.dedicated,
             needs: job.needs,
             other_families: catalog

@@ -78,7 +78,9 @@ pub fn plan(
     let Some(mut plan) = plans.into_iter().min_by_key(place) else {
         return Err(Error::Infeasible { reasons: vec!["no machine is offered".to_owned()] });
     };
-    if let Some(chosen) = chosen.filter(|_| place(&plan) == 0) {
+    let chosen = chosen.filter(|_| place(&plan) == 0);
+    let is_foretold = chosen.is_some();
+    if let Some(chosen) = chosen {
         let disk = cloud.disk_rate(&catalog, &plan.offer);
         foretell(&mut plan, job, chosen, disk);
     }
@@ -89,14 +91,14 @@ pub fn plan(
     spread(&mut plan, job, others, &zones);
     if job.wants.on_demand > 0 {
         let wants = Wants { spot: Spot::Never, ..job.wants.clone() };
-        anchor(&mut plan, job, &cloud.offers(&catalog, &wants, job.needs.disk))?;
+        anchor(&mut plan, job, &cloud.offers(&catalog, &wants, job.needs.disk), is_foretold)?;
     }
     Ok(plan)
 }
 
-/// Adds to a plan of spot machines those that are rented on demand beside them, with what they cost more. An alternative that
-/// there is none of on demand is left out.
-fn anchor(plan: &mut Plan, job: &Job, on_demand: &[Offer]) -> Result<(), Error> {
+/// Adds to a plan of spot machines those that are rented on demand beside them, with what they cost more unless the cost is the
+/// search's, which counts them. An alternative that there is none of on demand is left out.
+fn anchor(plan: &mut Plan, job: &Job, on_demand: &[Offer], is_foretold: bool) -> Result<(), Error> {
     let of = |spot: &Offer| -> Option<Offer> {
         let choice = spot.kind.parse::<MachineChoice>().ok()?;
         let is_same = |offer: &&Offer| {
@@ -123,7 +125,9 @@ fn anchor(plan: &mut Plan, job: &Job, on_demand: &[Offer]) -> Result<(), Error> 
     let spot = plan.offer.rate.times(machines).micros_per_hour();
     let more = plan.rate_of(machines, number).micros_per_hour().saturating_sub(spot);
     let more = |time: Duration| Rate::from_micros_per_hour(more).cost(Elapsed(time.micros()));
-    if let (Some(cost), Some(time)) = (&mut plan.cost, &plan.time) {
+    if let (Some(cost), Some(time)) = (&mut plan.cost, &plan.time)
+        && !is_foretold
+    {
         cost.low += more(time.low);
         cost.middle += more(time.middle);
         cost.high += more(time.high);

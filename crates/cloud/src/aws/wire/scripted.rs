@@ -53,7 +53,8 @@ pub fn client(script: Arc<Script>) -> Client {
 /// The provider that uses it.
 pub fn aws(home: &Path, script: Arc<Script>) -> Aws {
     let program = Executables { gradus: "/bin/true".into(), rank: "/bin/true".into(), libtorch: None };
-    let reach = ReachSettings { owner: "me".into(), socket: home.join("loop.sock"), program, ssh_config: None };
+    let reach =
+        ReachSettings { owner: "me".into(), socket: home.join("loop.sock"), program, ssh_config: None, door: None };
     let options = AwsOptions { ssh_from: Some("192.0.2.1".into()), ..AwsOptions::default() };
     Aws::new(AwsSettings { home: home.to_owned(), options, reach }, client(script))
 }

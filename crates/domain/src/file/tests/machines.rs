@@ -415,6 +415,7 @@ fn table_and_types_agree() {
         "resources.enforce",
         "resources.gpu_specs",
         "resources.on_demand",
+        "resources.take_over",
         "resources.job_recovery.halve_micro_batch",
         "resources.job_recovery.max_restarts",
         "resources.job_recovery.replace_stragglers",
@@ -488,4 +489,14 @@ fn some_machines_are_on_demand_beside_spot_machines() {
         "use_spot: true, on_demand: 3",
         "2 resources.on_demand: of 3 machines, none would be a spot machine (ask for more with `num_nodes`, or write `use_spot: false`)",
     );
+}
+
+#[test]
+fn a_job_may_keep_its_machines_to_itself() {
+    let keeps = |line: &str| {
+        let text = format!("run: echo\nresources: {{infra: ssh{line}}}\n");
+        crate::Job::parse(&text, "job.yaml").unwrap().job.wants.own_machines
+    };
+    assert!(keeps(", take_over: false"));
+    assert!(!keeps(", take_over: true") && !keeps(""));
 }

@@ -20,6 +20,9 @@ pub struct LedgerMachine {
     pub run: RunId,
     /// Our name of it.
     pub instance: InstanceId,
+    /// The name that it was rented under. Of runs that have had a machine one after the other, it is the same, and the
+    /// provider's bill is compared with what they have paid together.
+    pub machine: InstanceId,
     /// The provider's names of it, and of others that the same request has rented.
     pub handles: Vec<String>,
     /// Whether the bill of its run is final.
@@ -189,15 +192,27 @@ pub fn compare(
     }
 }
 
-/// Our names of machines, each with that which stands for it: a machine that was stopped and started again is one at its provider,
-/// and of several runs here. The last of them has the difference.
+/// Our names of machines, each with that which stands for it. One machine of the provider may be of several runs here: it was
+/// stopped and started again, and is found by its provider's name; or it was taken over, and is found by the name that it was
+/// rented under, too. The last of them has the difference.
 fn stand_ins(machines: &[LedgerMachine]) -> BTreeMap<&InstanceId, &InstanceId> {
-    let mut last: BTreeMap<&str, &InstanceId> = BTreeMap::new();
-    for machine in machines {
-        last.extend(machine.names().map(|name| (name, &machine.instance)));
+    // By index, each with a later one of the same machine; with itself where there is none.
+    let mut later: Vec<usize> = (0..machines.len()).collect();
+    let mut last: BTreeMap<(bool, &str), usize> = BTreeMap::new();
+    for (index, machine) in machines.iter().enumerate() {
+        let names = machine.names().map(|name| (true, name));
+        for name in names.chain([(false, machine.machine.as_str())]) {
+            let mut known = last.insert(name, index).unwrap_or(index);
+            while later[known] != known {
+                known = later[known];
+            }
+            later[known] = index;
+        }
     }
-    let of = |machine: &LedgerMachine| machine.names().find_map(|name| last.get(name).copied());
-    machines.iter().map(|machine| (&machine.instance, of(machine).unwrap_or(&machine.instance))).collect()
+    for index in (0..machines.len()).rev() {
+        later[index] = later[later[index]];
+    }
+    machines.iter().zip(&later).map(|(machine, last)| (&machine.instance, &machines[*last].instance)).collect()
 }
 
 /// What stands for an instance; itself where that is not known.

@@ -137,3 +137,48 @@ fn no_forecast_ends_before_its_steps_can_end() {
         check(steps, Some(4_000_000), alone.wall - alone.work);
     }
 }
+
+/// The spot candidate of [`spot_listing`] on four machines, some of them on demand, with its forecast.
+fn mixed(on_demand: u32, listing: Listing, max_price: Option<i64>) -> Option<(Candidate, Forecast)> {
+    let (listings, gpu) = ([listing], gpu(3));
+    let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_, _| Availability::Known, &[]);
+    let spec = spec(256, 1_000_000, None, 0, false);
+    let max_price = max_price.map(Rate::from_micros_per_hour);
+    let admission = Admission { on_demand, spot: Spot::Only, max_price, ..Admission::default() };
+    let constraints = Constraints { admission, nodes: vec![4], ..Constraints::default() };
+    let mut search = Search::new(&spec, &market, Rough { weights: 1e8, kept: 1e7, again: 1.2 });
+    let candidate = search.answer(&constraints).candidates.into_iter().next()?;
+    let told = forecast(&mut search, &constraints, &candidate, (0.9, 1.1), 1);
+    Some((candidate, told))
+}
+
+#[test]
+fn machines_on_demand_are_paid_for_at_their_price_and_are_not_interrupted() {
+    let [none, one, three] = [0, 1, 3].map(|on_demand| mixed(on_demand, spot_listing(), None).expect("a spot offer"));
+    assert_eq!(one.0.terms, PurchaseOption::Spot);
+    let interruptions = [&none, &one, &three].map(|(candidate, _)| candidate.timeline.interruptions);
+    assert!(interruptions.is_sorted_by(|more, fewer| more > fewer), "{interruptions:?}");
+    // Fewer spot machines stay together for longer, so that the run takes less time.
+    assert!(one.0.timeline.wall < none.0.timeline.wall && three.0.timeline.wall < one.0.timeline.wall);
+    for ((candidate, told), anchors) in [(&none, 0.0), (&one, 1.0), (&three, 3.0)] {
+        let timeline = &candidate.timeline;
+        assert_eq!(timeline.fallen_back, 0.0);
+        let expected = ((4.0 - anchors) * timeline.rented * 3.5 + anchors * timeline.wall * 29.98) / 3600.0;
+        let compute = candidate.cost.compute.micros() as f64 / 1e6;
+        assert!((compute / expected - 1.0).abs() < 1e-6, "{anchors} on demand: ${compute} for ${expected}");
+        assert!(told.cost.low <= told.cost.middle && told.cost.middle <= told.cost.high, "{told:?}");
+        // What is on demand costs as much on every sample path that takes as long.
+        let least = anchors * told.time.low.as_secs_f64() * 29.98 / 3600.0;
+        assert!(told.cost.low.micros() as f64 / 1e6 > least, "{anchors} on demand: {told:?}");
+    }
+}
+
+#[test]
+fn spot_machines_that_none_on_demand_can_be_rented_beside_are_no_offer() {
+    assert!(mixed(1, spot_listing(), Some(30_000_000)).is_some());
+    assert!(mixed(1, spot_listing(), Some(20_000_000)).is_none());
+    assert!(mixed(0, spot_listing(), Some(20_000_000)).is_some());
+    let unpriced = Listing { on_demand: None, ..spot_listing() };
+    assert!(mixed(0, unpriced.clone(), None).is_some());
+    assert!(mixed(1, unpriced, None).is_none());
+}

@@ -212,7 +212,7 @@ fn feasible(search: &mut Search<Rough>, constraints: &Constraints) -> BTreeSet<K
                 availability: there(priced.listing, terms),
                 nodes,
                 timeline,
-                cost: timeline::cost(spec, priced, terms, nodes, &timeline, &constraints.leaving(priced)),
+                cost: timeline::cost(spec, priced, terms, (nodes, 0), &timeline, &constraints.leaving(priced)),
                 kilograms: timeline::emitted(priced, nodes, gpu.power, &timeline).map(|carbon| carbon.kilograms),
                 verdict: way.verdict,
             };

@@ -180,6 +180,7 @@ impl Scene {
             Action::Bill { run, bill } => self.append(Event::Billed { run, bill }),
             Action::EndAttempt { attempt, end } => self.append(Event::AttemptEnded { attempt, end }),
             Action::Resize { .. } | Action::HalveMicroBatch { .. } => panic!("trials have one machine"),
+            Action::TakeOver { .. } => panic!("no agent says what it has metered"),
             Action::EndMember { attempt, instance, end } => self.append(Event::MemberEnded { attempt, instance, end }),
         }
     }

@@ -1,6 +1,7 @@
 //! Access to the API over TCP: clients need a token of the home, either the owner's in `api.token`, which only the
 //! owner can read, or a named one.
 
+pub(super) mod agents;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]

@@ -12,6 +12,7 @@ use axum::serve::Listener;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest, Sha256};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
@@ -30,7 +31,10 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// The server's certificate and key.
 #[derive(Clone)]
-pub struct TlsIdentity(Arc<ServerConfig>);
+pub struct TlsIdentity {
+    config: Arc<ServerConfig>,
+    fingerprint: String,
+}
 
 impl std::fmt::Debug for TlsIdentity {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -54,6 +58,8 @@ impl TlsIdentity {
         if chain.is_empty() {
             return Err(unusable(doing, certificate, "there is none in the format PEM".to_owned()));
         }
+        let digest = chain.first().map(|first| Sha256::digest(&first[..]));
+        let fingerprint = digest.into_iter().flatten().map(|byte| format!("{byte:02x}")).collect();
         let private = PrivateKeyDer::from_pem_slice(&key_text);
         let private = private.map_err(|error| unusable("read the key in", key, error.to_string()))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -62,7 +68,12 @@ impl TlsIdentity {
             .and_then(|config| config.with_no_client_auth().with_single_cert(chain, private));
         let mut config = config.map_err(|error| unusable("use the key in", key, error.to_string()))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(TlsIdentity(Arc::new(config)))
+        Ok(TlsIdentity { config: Arc::new(config), fingerprint })
+    }
+
+    /// The SHA-256 of the certificate itself, in lower-case hexadecimal digits.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
     }
 }
 
@@ -80,7 +91,7 @@ impl TlsListener {
     pub fn new(tcp: TcpListener, identity: &TlsIdentity) -> io::Result<TlsListener> {
         let address = tcp.local_addr()?;
         let (sender, ready) = mpsc::channel(HANDSHAKES);
-        let acceptor = TlsAcceptor::from(identity.0.clone());
+        let acceptor = TlsAcceptor::from(identity.config.clone());
         tokio::spawn(accept(tcp, acceptor, sender));
         Ok(TlsListener { address, ready })
     }

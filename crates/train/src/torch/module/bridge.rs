@@ -16,7 +16,7 @@ pub(super) mod ffi {
     }
 
     unsafe extern "C++" {
-        include!("gradus-train/src/torch/module.h");
+        include!("gradus-train/src/torch/module/module.h");
 
         #[namespace = "at"]
         type Tensor = crate::torch::bridge::ffi::Tensor;

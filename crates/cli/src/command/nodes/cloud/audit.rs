@@ -187,7 +187,8 @@ fn rented_now(home: &Home) -> Result<BTreeSet<InstanceId>, Error> {
     let state = State::open_lean(home)?;
     let instances = state.world().instances.iter();
     let is_had = |instance: &plan::Instance| !matches!(instance.state, InstanceState::Released { .. });
-    Ok(instances.filter(|(_, instance)| is_had(instance)).map(|(id, _)| id.clone()).collect())
+    // A cloud knows one that was taken over by the name that it was rented under.
+    Ok(instances.filter(|(_, instance)| is_had(instance)).map(|(id, one)| one.machine_name(id).clone()).collect())
 }
 
 fn row(machine: &AuditedMachine, is_ended: bool) -> Vec<String> {

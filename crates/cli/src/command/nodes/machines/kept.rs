@@ -4,13 +4,13 @@ use cloud::Catalog;
 use cloud::aws::wire::failure::AwsFailure;
 use cloud::aws::wire::query;
 use cloud::rented::MachineChoice;
-use cloud::rented::kept::{KeptMachine, KeptMachines, KeptState, named_machine, start_kind};
+use cloud::rented::kept::{KeptMachine, KeptState, named_machine, start_kind};
 use domain::job::Budget;
-use domain::run::{BillAdjustment, BilledKind};
-use domain::{Duration, Elapsed, Event, InstanceId, Job, Money, Offer, Plan, Timestamp};
+use domain::{Duration, InstanceId, Job, Money, Offer, Plan, Timestamp};
 use plan::{Instance, Run, RunOrSweep};
 use server::{Home, State, clock};
 
+use super::disk::{charge, files, of_run, settle, world};
 use super::{MARK, no_machine, up_of};
 use crate::command::find::{find_any, open_named};
 use crate::command::run::{StartOptions, start as start_run};
@@ -53,22 +53,8 @@ pub fn stopped(home: &Home) -> Result<Vec<KeptMachine>, Error> {
     Ok(all)
 }
 
-/// What the disk of a stopped machine has cost since it was last counted.
-pub fn owed(machine: &KeptMachine, now: Timestamp) -> Money {
-    machine.stopped().map_or(Money::default(), |since| machine.disk.cost(now.since(since)))
-}
-
-/// Where they are written down.
-pub fn files(home: &Home) -> KeptMachines {
-    KeptMachines::new(home.root(), cloud::aws::NAME)
-}
-
 fn usage(message: String, hint: &str) -> Error {
     Error::Usage { message, hint: hint.to_owned() }
-}
-
-fn world(message: String, hint: &str) -> Error {
-    Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD }
 }
 
 /// Shows what the disk costs, asks, and stops the machine.
@@ -98,7 +84,7 @@ pub fn stop_machine(args: StopArgs, settings: &GlobalSettings, printer: &mut Pri
         return Err(Error::Code { message, hint: Some("pass `--yes` to confirm".to_owned()), code: exit::USAGE });
     }
     // Before its end is asked for, which would delete its disk.
-    files(&home).write(&kept).map_err(Error::file("write", home.root()))?;
+    note_stop(&kept, &home)?;
     drop(state);
     let code = stop::run(stop::Args { run: run.to_string() }, settings, printer)?;
     if code == exit::DONE && !printer.is_json() {
@@ -106,6 +92,16 @@ pub fn stop_machine(args: StopArgs, settings: &GlobalSettings, printer: &mut Pri
         printer.data(format!("delete   gradus machines down {run}"));
     }
     Ok(code)
+}
+
+/// Writes down that a machine is to be stopped; what its disk has cost while its last start waited is kept.
+pub fn note_stop(machine: &KeptMachine, home: &Home) -> Result<(), Error> {
+    let files = files(home);
+    let noted = files.read(&machine.handle).and_then(|known| match known {
+        Some(known) if known.instance == machine.instance => files.change(&known, machine.state),
+        _ => Ok(()),
+    });
+    noted.and_then(|()| files.write(machine)).map_err(Error::file("write", home.root()))
 }
 
 /// Asks AWS whether the machine may be stopped: without that it would run on, and cost money, until it may.
@@ -200,6 +196,7 @@ pub fn start_machine(args: &StartArgs, settings: &GlobalSettings, printer: &mut 
     if let Some(run) = starting(&state, &machine) {
         return Err(usage(format!("run `{run}` starts it already"), "`gradus machines list` shows when it is up"));
     }
+    settle(&home, &mut state)?;
     charge(&machine, &home, &mut state)?;
     let (job, plan, file) = again(of_run(&state, &machine)?, &machine, (args.budget, args.time))?;
     let name = job.name.clone();
@@ -236,12 +233,6 @@ pub fn again(
     Ok((job, plan, run.file.clone()))
 }
 
-/// The run that had a stopped machine last.
-pub fn of_run<'a>(state: &'a State, machine: &KeptMachine) -> Result<&'a Run, Error> {
-    let id = machine.run();
-    state.world().runs.get(&id).ok_or_else(|| server::Error::NoRun(id.to_string()).into())
-}
-
 /// The run that is to start a stopped machine and has not ended.
 pub fn starting<'a>(state: &'a State, machine: &KeptMachine) -> Option<&'a domain::RunId> {
     let kind = start_kind(&machine.offer.kind, &machine.handle);
@@ -260,6 +251,7 @@ pub fn delete(
     printer: &mut Printer,
 ) -> Result<u8, Error> {
     let mut state = State::open_lean(home)?;
+    settle(home, &mut state)?;
     charge(machine, home, &mut state)?;
     let cost = of_run(&state, machine)?.adjusted();
     let RentedCloud::Aws { client, .. } = RentedCloud::open(cloud::aws::NAME, settings, home)? else {
@@ -295,42 +287,6 @@ pub fn delete(
     Ok(exit::DONE)
 }
 
-/// Counts what the disk has cost until now, in the run that had the machine last.
-pub fn charge(machine: &KeptMachine, home: &Home, state: &mut State) -> Result<(), Error> {
-    let id = machine.run();
-    state.recall(&RunOrSweep::Run(id.clone()))?;
-    let run = of_run(state, machine)?;
-    if !run.state.is_final() || run.bill.is_none() {
-        let hint = format!("wait until it is; `gradus stop {id}` stops it where that was not asked for");
-        return Err(world(format!("`{id}` is not stopped yet"), &hint));
-    }
-    let Some(adjustment) = disk_cost(machine, run, clock::now()) else { return Ok(()) };
-    let (counted, before) = (adjustment.1, run.adjusted());
-    let source = "the disk of its stopped machine".to_owned();
-    if let Some(adjustment) = adjustment.0 {
-        state.append(vec![Event::BillAdjusted { run: id, source, before, adjustments: vec![adjustment] }])?;
-    }
-    let counted = KeptMachine { state: KeptState::Stopped { since: counted }, ..machine.clone() };
-    files(home).write(&counted).map_err(Error::file("write", home.root()))
-}
-
-/// What the disk has cost since it was last counted, and until when; without an amount where the log has it already. None
-/// while nothing is stopped.
-fn disk_cost(machine: &KeptMachine, run: &Run, now: Timestamp) -> Option<(Option<BillAdjustment>, Timestamp)> {
-    let since = machine.stopped()?;
-    let is_same =
-        |one: &&BillAdjustment| one.kind == BilledKind::Disk && one.at == since && one.instance == machine.instance;
-    if let Some(known) = run.adjustments.iter().find(is_same) {
-        // It was counted, and that was not written down any more: so far the amount goes.
-        let rate = machine.disk.micros_per_hour().max(1) as f64;
-        let counted = Elapsed((known.amount.micros().max(0) as f64 / rate * 3.6e9) as u64);
-        return Some((None, Timestamp(since.0.saturating_add_unsigned(counted.0)).min(now)));
-    }
-    let amount = owed(machine, now);
-    let (instance, kind) = (machine.instance.clone(), BilledKind::Disk);
-    Some((Some(BillAdjustment { instance, kind, at: since, amount }), now))
-}
-
 #[cfg(test)]
 mod tests {
     use domain::rental::MachineHandle;
@@ -358,6 +314,8 @@ mod tests {
             lost_race: false,
             first: None,
             incarnation: 0,
+            machine: None,
+            before: Default::default(),
             state: InstanceState::Up,
         }
     }
@@ -388,7 +346,7 @@ mod tests {
             assert_eq!((machine.offer.kind.as_str(), machine.stopped()), ("us-east-1/g4dn.xlarge", Some(Timestamp(7))));
             // 40 GiB for the system at $0.08 a month.
             assert_eq!(machine.disk.to_string(), "$0.004384/h");
-            assert_eq!(owed(&machine, Timestamp(7 + 10 * 3_600_000_000)).to_string(), "$0.04384");
+            assert_eq!(crate::local::disks::owed(&machine, Timestamp(7 + 10 * 3_600_000_000)).to_string(), "$0.04384");
         }
         let machines = || vec![kept("aws", "us-east-1/g4dn.xlarge").unwrap()];
         assert!(find(machines(), "box").unwrap().is_some() && find(machines(), "other").unwrap().is_none());

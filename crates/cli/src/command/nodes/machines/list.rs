@@ -12,6 +12,7 @@ use super::kept;
 use crate::error::{Error, exit};
 use crate::figures::short;
 use crate::follow::liveness::meters;
+use crate::local::disks;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use crate::table;
@@ -29,7 +30,7 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
     for (id, instance) in world.live_instances() {
         let Some(run) = world.runs.get(&instance.run) else { continue };
         let rented = meters.get(id).copied().unwrap_or_default();
-        let spent = instance.offer.rate.cost(rented);
+        let spent = instance.cost(rented);
         let ends = ends(run, now);
         let is_job = !run.job.envs.contains_key(MARK);
         if printer.is_json() {
@@ -84,7 +85,7 @@ fn is_live(world: &World, instance: &InstanceId) -> bool {
 /// A machine that is stopped: as JSON, or a row.
 fn stopped(machine: &KeptMachine, now: Timestamp, printer: &mut Printer) -> Option<Vec<String>> {
     let since = machine.stopped()?;
-    let (length_of, owed) = (now.since(since), kept::owed(machine, now));
+    let (length_of, owed) = (now.since(since), disks::owed(machine, now));
     if printer.is_json() {
         printer.json(&json!({
             "instance": machine.instance,

@@ -1,6 +1,7 @@
 //! `gradus machines`: rented machines without a job. One that is taken with `up` is a run of a program that waits, so that it
 //! has a plan, a budget, an end and a bill like any other.
 
+mod disk;
 mod kept;
 mod list;
 pub mod timetable;
@@ -84,7 +85,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
                     return kept::delete(&machine, &home, settings, printer);
                 }
                 // From here on its end deletes it.
-                let forgotten = kept::files(&home).remove(&machine.handle);
+                let forgotten = disk::files(&home).forget(&machine, server::clock::now());
                 forgotten.map_err(Error::file("delete", home.root()))?;
             }
             refuse_ended(&args.machine, settings)?;
@@ -137,7 +138,7 @@ fn ssh(args: &SshArgs, settings: &GlobalSettings) -> Result<u8, Error> {
         }
     };
     let (instance, known) = up_of(state.world(), &run).ok_or_else(|| no_machine(&run))?;
-    let config = home.root().join("instances").join(instance.as_str()).join("ssh_config");
+    let config = home.root().join("instances").join(known.machine_name(instance).as_str()).join("ssh_config");
     let Some(handle) = known.handle.as_ref().filter(|_| config.is_file()) else {
         let hint = match known.offer.provider.as_str() {
             "ssh" => format!("it is a node: `gradus ssh {}`", known.offer.kind),

@@ -12,7 +12,8 @@ use plan::{Instance, Run};
 use server::{Home, OperationNote, Series, State, clock, submit};
 
 use super::MARK;
-use super::kept::{self, again, charge, keep, of_run};
+use super::disk::{charge, of_run, settle};
+use super::kept::{self, again, keep};
 use crate::error::Error;
 use crate::local::spending::{self, SpendingRequest};
 use crate::settings::GlobalSettings;
@@ -171,6 +172,7 @@ fn keep_timetables(settings: &GlobalSettings, home: &Home) -> Result<Vec<String>
         Err(why) => notes.push(format!("{what} failed: {why}")),
     };
     let mut state = State::open_lean(home)?;
+    settle(home, &mut state)?;
     let up: Vec<(InstanceId, Instance)> = {
         let live = state.world().live_instances();
         live.filter(|(_, one)| one.state == InstanceState::Up).map(|(id, one)| (id.clone(), one.clone())).collect()
@@ -204,7 +206,7 @@ fn stop_due(
     let catalog = Catalog::open(&settings.home).map_err(|error| error.to_string())?;
     let machine = keep((id, instance), &catalog, now).map_err(|error| error.to_string())?;
     kept::require_permission(&machine, settings, home).map_err(|error| error.to_string())?;
-    kept::files(home).write(&machine).map_err(|error| error.to_string())?;
+    kept::note_stop(&machine, home).map_err(|error| error.to_string())?;
     let event = Event::StopRequested { run: instance.run.clone(), by: StopBy::User };
     state.append(vec![event]).map(|_| true).map_err(|error| error.to_string())
 }

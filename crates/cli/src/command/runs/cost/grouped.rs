@@ -8,6 +8,7 @@ use server::{Home, State};
 
 use crate::error::{Error, exit};
 use crate::figures::{day_of, day_text};
+use crate::local::disks::disk_lines;
 use crate::local::ledger::open_lines;
 use crate::local::spending::{self, Month};
 use crate::printer::Printer;
@@ -99,7 +100,9 @@ pub fn run(grouping: &Grouping, settings: &GlobalSettings, printer: &mut Printer
     let state = State::open_lean(&home)?;
     let mut lines = StateReader::open(&home)?.costs()?;
     // What is not billed yet, as far as it is metered.
+    let disks = disk_lines(&home, state.world(), &lines, server::clock::now())?;
     lines.extend(open_lines(&home, state.world()));
+    lines.extend(disks);
     let group = grouping.by.unwrap_or(Group::Run);
     let lines = within(&lines, (grouping.since, grouping.until));
     let found = totals(&lines, group.of());

@@ -103,10 +103,14 @@ fn machines(world: &World, format: InvoiceFormat) -> Vec<LedgerMachine> {
     let machine = |(id, known): (&InstanceId, &plan::Instance)| LedgerMachine {
         run: known.run.clone(),
         instance: id.clone(),
+        machine: known.machine_name(id).clone(),
         handles: known.handle.iter().chain(known.doubles.keys()).map(|handle| handle.0.clone()).collect(),
         is_billed: world.runs.get(&known.run).is_some_and(|run| run.bill.is_some()),
     };
-    world.instances.iter().filter(|(_, known)| is_meant(known)).map(machine).collect()
+    // Of those that have had a machine one after the other, the last has the difference.
+    let mut meant: Vec<_> = world.instances.iter().filter(|(_, known)| is_meant(known)).collect();
+    meant.sort_by_key(|(_, known)| (known.intended, known.before));
+    meant.into_iter().map(machine).collect()
 }
 
 /// One event for each run that differs.

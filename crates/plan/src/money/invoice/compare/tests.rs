@@ -25,7 +25,8 @@ fn line(number: u64, day: i64, micros: i64) -> LedgerLine {
 
 fn machine(number: u64) -> LedgerMachine {
     let run = RunId::new(format!("r{number}"));
-    LedgerMachine { instance: run.instance(1), run, handles: vec![format!("us-east-1/i-0{number}")], is_billed: true }
+    let (instance, handles) = (run.instance(1), vec![format!("us-east-1/i-0{number}")]);
+    LedgerMachine { machine: instance.clone(), instance, run, handles, is_billed: true }
 }
 
 fn simple(lines: &str) -> Invoice {
@@ -100,6 +101,27 @@ fn a_machine_of_several_runs_is_billed_once() {
     assert_eq!(shown(&compare(&bill, &ledger, &machines, LATER)), ["r2-i1 machine $3.50 $3.50 equal"]);
     let open = [machine(1), LedgerMachine { is_billed: false, handles: machine(1).handles, ..machine(2) }];
     assert_eq!(shown(&compare(&bill, &ledger, &open, LATER)), ["r2-i1 machine $3.50 $3.50 open"]);
+}
+
+/// The first of three runs that have had a machine was never told its provider's name of it; then it was stopped and started.
+#[test]
+fn a_machine_that_was_taken_over_is_billed_once() {
+    let ledger = [line(1, 0, 1_000_000), line(2, 0, 2_000_000), line(3, 1, 3_000_000), line(4, 1, 4_000_000)];
+    let taken =
+        |number: u64, handles: Vec<String>| LedgerMachine { machine: machine(1).instance, handles, ..machine(number) };
+    let (first, handles) = (taken(1, Vec::new()), machine(1).handles);
+    let started = LedgerMachine { handles: handles.clone(), ..machine(4) };
+    let bill = report(&[
+        ["i-01", "me", "r1-i1", "BoxUsage:a", "1970-01-01", "4"],
+        ["i-01", "me", "r1-i1", "BoxUsage:a", "1970-01-02", "6"],
+    ]);
+    let all = [first, taken(2, handles), taken(3, Vec::new()), started];
+    for count in [4, 3, 2] {
+        let found = compare(&bill, &ledger[..count], &all[..count], LATER);
+        let paid = Money::from_micros((count * (count + 1) / 2) as i64 * 1_000_000);
+        let state = if count == 4 { "equal" } else { "more" };
+        assert_eq!(shown(&found), [format!("r{count}-i1 machine {paid} $10.00 {state}")]);
+    }
 }
 
 #[test]

@@ -267,6 +267,12 @@ fn assumptions(plan: &MarketPlan) -> Vec<String> {
         time(seconds(assumed::BOOT)),
         time(seconds(assumed::RESTART))
     ));
+    let on_demand = plan.question.admission.on_demand;
+    if on_demand > 0 {
+        lines.push(format!(
+            "beside spot machines, {on_demand} on demand are paid for from start to end; only the others are interrupted"
+        ));
+    }
     if plan.picks.iter().any(|(_, row)| row.candidate.terms == PurchaseOption::Spot)
         && plan.question.availability.is_none()
     {

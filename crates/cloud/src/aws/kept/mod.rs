@@ -1,6 +1,8 @@
 //! Machines of AWS that are stopped with their disk and started again. They keep their tags; under which of our names they run
 //! is written down ([`kept`](crate::rented)).
 
+mod state;
+
 use std::io;
 use std::sync::PoisonError;
 use std::time::Instant;
@@ -12,16 +14,14 @@ use super::launch::{accepted, is_in_time, refused, too_late, unsent};
 use super::wire::answers::ListedMachine;
 use super::wire::failure::AwsFailure;
 use super::wire::query;
-use super::{Aws, client, look, site};
+use super::{Aws, client, site};
 use crate::provider::ProviderAnswer;
-use crate::rented::kept::{KeptMachine, KeptState, MachineEnd, machine_end};
+use crate::rented::kept::{KeptMachine, KeptState, MachineEnd, after_start, machine_end};
 use crate::rented::rentals::Rental;
+use state::state_of_kept;
 
 /// A machine that is still stopping is asked again to start after this time.
 const STOPPING: Elapsed = Elapsed(10_000_000);
-
-/// Clocks here and at AWS differ by less.
-const CLOCKS: i64 = 60_000_000;
 
 impl Aws {
     /// Starts the machine that the kind of an offer names. Asking twice starts it once.
@@ -43,7 +43,12 @@ impl Aws {
             KeptState::Started if known.instance != *instance => {
                 return refused(format!("`{handle}` is started, and `{}` has it", known.instance));
             }
-            KeptState::Started => return accepted(&request.members, vec![handle.to_owned()]),
+            KeptState::Accepted { .. } if known.instance != *instance => {
+                return refused(format!("`{handle}` is being started, and `{}` has it", known.instance));
+            }
+            KeptState::Started | KeptState::Accepted { .. } => {
+                return accepted(&request.members, vec![handle.to_owned()]);
+            }
             KeptState::Stopped { since } | KeptState::Starting { since } => since,
         };
         // Its answer may have been lost.
@@ -80,7 +85,7 @@ impl Aws {
         let unknown = |error: io::Error| ProviderAnswer::Doubt(format!("cannot write down `{handle}`: {error}"));
         let note = |state| self.kept.write(&KeptMachine { state, ..machine.clone() });
         match self.client.tell(&machine.region, &query::start(handle)) {
-            Ok(()) => match note(KeptState::Started) {
+            Ok(()) => match note(KeptState::Accepted { since, at: client::now() }) {
                 Ok(()) => accepted(std::slice::from_ref(&machine.instance), vec![handle.clone()]),
                 Err(error) => unknown(error),
             },
@@ -132,10 +137,16 @@ impl Aws {
         let rented = rental.as_ref().and_then(|rental| rental.rented);
         let is_noted = rental.is_some_and(|rental| rental.gone.is_some());
         // Its run has seen its end, or is over.
-        if matches!(seen.state, MachineState::Gone(_)) && is_noted {
-            self.kept.remove(&kept.handle)?;
+        let (is_deleted, now) = (matches!(seen.state, MachineState::Gone(_)), client::now());
+        if is_deleted && is_noted {
+            self.kept.forget(&kept, now)?;
         }
-        Ok(state_of_kept(&kept, machine, rented, client::now()).map(|state| {
+        let state = state_of_kept(&kept, machine, rented, now);
+        let is_reached = self.reach.has_agent(&kept.instance);
+        if let Some(next) = state.and_then(|state| after_start(&kept, state, is_reached)).filter(|_| !is_deleted) {
+            self.kept.change(&kept, next)?;
+        }
+        Ok(state.map(|state| {
             let instance = kept.instance.clone();
             SeenMachine { instance, state, ..seen }
         }))
@@ -154,14 +165,18 @@ impl Aws {
             (MachineEnd::Delete, _) | (_, None) => Ok(false),
             (MachineEnd::Leave, Some(_)) => Ok(true),
             (MachineEnd::Stop, Some(kept)) => {
-                let since = kept.stopped().unwrap_or_else(client::now);
+                // One whose start was accepted may have run until now.
+                let since = match kept.state {
+                    KeptState::Stopped { since } | KeptState::Starting { since } => since,
+                    KeptState::Accepted { .. } | KeptState::Started => client::now(),
+                };
                 match self.client.tell(&kept.region, &query::stop(handle)) {
                     // Another look tells whether it is.
                     Ok(()) | Err(AwsFailure::NotFound(_)) => {}
                     Err(AwsFailure::Invalid { code, .. }) if code == "IncorrectInstanceState" => {}
                     Err(failure) => return Err(format!("`{handle}` in `{}`: {failure}", kept.region)),
                 }
-                let written = self.kept.write(&KeptMachine { state: KeptState::Stopped { since }, ..kept });
+                let written = self.kept.change(&kept, KeptState::Stopped { since });
                 written.map_err(|error| format!("cannot write down that `{handle}` is stopped: {error}"))?;
                 Ok(true)
             }
@@ -169,37 +184,13 @@ impl Aws {
     }
 }
 
-/// The state of a machine that was stopped before, for the run that has or had it; none while it is not that run's to see.
-/// `rented` is when the run has asked for its start.
-fn state_of_kept(
-    kept: &KeptMachine,
-    machine: &ListedMachine,
-    rented: Option<Timestamp>,
-    now: Timestamp,
-) -> Option<MachineState> {
-    let name = machine.instance_state.name.as_str();
-    match (kept.state, name) {
-        // The rent is over. One that did not start since it was asked to was not rented.
-        (KeptState::Stopped { .. }, "stopped" | "terminated") | (KeptState::Starting { .. }, "terminated") => {
-            let usage = look::usage(machine, now);
-            let is_of_this_run = |usage: &domain::run::Usage| {
-                rented.is_none_or(|rented| usage.started.0.saturating_add(CLOCKS) >= rented.0)
-            };
-            Some(MachineState::Gone(usage.filter(is_of_this_run)))
-        }
-        // It has not started yet.
-        (KeptState::Starting { .. }, "stopping" | "stopped") => None,
-        _ => Some(look::state(machine, now)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use domain::{InstanceId, Node, Offer};
 
+    use super::super::look;
     use super::super::wire::answers::StateName;
     use super::super::wire::scripted::{Script, aws, error, reply};
-    use super::super::wire::times;
     use super::*;
 
     fn offer(kind: &str) -> Offer {
@@ -242,7 +233,7 @@ mod tests {
     }
 
     /// A start that AWS answers so, and what is written down; then an end, and what that asks for.
-    fn check(answer: Option<&'static str>, expected: (&str, KeptState, Option<&str>)) {
+    fn check(answer: Option<&'static str>, expected: (&str, &str, Option<&str>)) {
         let home = tempfile::tempdir().unwrap();
         let since = Timestamp(5);
         let script = Script::new(move |asked| match (asked.contains("Action=StartInstances"), answer) {
@@ -255,7 +246,7 @@ mod tests {
         let aws = aws(home.path(), script.clone());
         aws.kept.write(&kept("a-i1", KeptState::Stopped { since })).unwrap();
         let started = aws.launch(&request("b-i1"));
-        let state = aws.kept.read("i-1").unwrap().unwrap().state;
+        let state = state_word(&aws);
         let end = EndRequest { instance: InstanceId::new("b-i1"), handle: None };
         assert_eq!(aws.end(std::slice::from_ref(&end)), ProviderAnswer::Ending);
         let asked = script.asked.lock().unwrap();
@@ -265,17 +256,71 @@ mod tests {
             ["Action=TerminateInstances", "Action=StopInstances"].into_iter().find(|action| asked.contains(action))
         });
         assert_eq!((word(&started), state, last), expected, "{answer:?}");
+        // Its disk is paid for, and counted, from now on at the latest.
+        assert_eq!(state_word(&aws), "stopped", "{answer:?}");
+    }
+
+    fn state_word(aws: &Aws) -> &'static str {
+        match aws.kept.read("i-1").unwrap().unwrap().state {
+            KeptState::Stopped { .. } => "stopped",
+            KeptState::Starting { .. } => "starting",
+            KeptState::Accepted { .. } => "accepted",
+            KeptState::Started => "started",
+        }
     }
 
     #[test]
     fn a_disk_is_deleted_only_by_a_run_that_has_its_machine() {
-        let since = Timestamp(5);
-        check(None, ("accepted", KeptState::Started, Some("Action=TerminateInstances")));
         let stop = Some("Action=StopInstances");
-        check(Some("lost"), ("doubt", KeptState::Starting { since }, stop));
-        check(Some("IncorrectInstanceState"), ("later", KeptState::Starting { since }, stop));
-        check(Some("InsufficientInstanceCapacity"), ("refused", KeptState::Stopped { since }, stop));
-        check(Some("InvalidInstanceID.NotFound"), ("refused", KeptState::Stopped { since }, stop));
+        // It was accepted and never reached.
+        check(None, ("accepted", "accepted", stop));
+        check(Some("lost"), ("doubt", "starting", stop));
+        check(Some("IncorrectInstanceState"), ("later", "starting", stop));
+        check(Some("InsufficientInstanceCapacity"), ("refused", "stopped", stop));
+        check(Some("InvalidInstanceID.NotFound"), ("refused", "stopped", stop));
+        let home = tempfile::tempdir().unwrap();
+        let script = Script::new(|_| Ok(reply(200, "<R/>")));
+        let aws = aws(home.path(), script.clone());
+        aws.kept.write(&kept("b-i1", KeptState::Started)).unwrap();
+        aws.rentals.write(&InstanceId::new("b-i1"), &rental_of(&request("b-i1"))).unwrap();
+        aws.end(&[EndRequest { instance: InstanceId::new("b-i1"), handle: None }]);
+        let asked = script.asked.lock().unwrap();
+        assert!(asked.iter().any(|asked| asked.contains("Action=TerminateInstances")), "{asked:?}");
+    }
+
+    fn rental_of(request: &LaunchRequest) -> Rental {
+        Rental { handle: Some("i-1".into()), ..Rental::new(request.clone(), "us-east-1".into(), Vec::new()) }
+    }
+
+    /// AWS has said yes, and the machine is stopped again without having run: the run learns that, and another start of it is
+    /// asked for under another name.
+    #[test]
+    fn a_start_that_fails_after_it_was_accepted_leaves_a_stopped_machine() {
+        let home = tempfile::tempdir().unwrap();
+        let aws = aws(home.path(), Script::new(|_| Ok(reply(200, "<R/>"))));
+        let since = Timestamp(5);
+        let listed = |name: &str| ListedMachine {
+            instance_id: "i-1".into(),
+            instance_state: StateName { name: name.into() },
+            launch_time: "2020-11-23T18:00:00.000Z".into(),
+            ..ListedMachine::default()
+        };
+        let listed_as = |name: &str, rental: &Rental, state: KeptState| {
+            aws.rentals.write(&InstanceId::new("b-i1"), rental).unwrap();
+            aws.kept.write(&kept("b-i1", state)).unwrap();
+            let state = look::state(&listed(name), client::now());
+            let handle = domain::rental::MachineHandle("i-1".into());
+            let seen = SeenMachine { handle, instance: InstanceId::new("a-i1"), state, notice: None };
+            let seen = aws.as_kept(&listed(name), seen).unwrap();
+            (seen.map(|seen| seen.state), aws.kept.read("i-1").unwrap().unwrap().state)
+        };
+        let rental = Rental { rented: Some(client::now()), ..rental_of(&request("b-i1")) };
+        let fresh = KeptState::Accepted { since, at: client::now() };
+        assert_eq!(listed_as("stopped", &rental, fresh), (None, fresh), "its start is not listed yet");
+        let old = KeptState::Accepted { since, at: Timestamp(9) };
+        assert_eq!(listed_as("stopped", &rental, old), (Some(MachineState::Gone(None)), KeptState::Stopped { since }));
+        assert_eq!(listed_as("running", &rental, old), (Some(MachineState::Running), old), "it was not reached");
+        assert_eq!(aws.kept.waits().unwrap(), []);
     }
 
     #[test]
@@ -289,39 +334,5 @@ mod tests {
         let handle = Some(domain::rental::MachineHandle("i-1".into()));
         assert_eq!(aws.end(&[EndRequest { instance: InstanceId::new("b-i1"), handle }]), ProviderAnswer::Ending);
         assert_eq!(script.asked.lock().unwrap().len(), 0);
-    }
-
-    #[test]
-    fn the_rent_of_a_stopped_machine_is_over_and_of_each_run_its_own() {
-        let since = Timestamp(5);
-        let at = |text: &str| times::read(text).unwrap();
-        let check = |state: KeptState, name: &str, rented: Option<&str>, expected: &str| {
-            let machine = ListedMachine {
-                instance_id: "i-1".into(),
-                instance_state: StateName { name: name.into() },
-                launch_time: "2026-11-23T18:00:00.000Z".into(),
-                reason: "User initiated (2026-11-23 18:30:00 GMT)".into(),
-                ..ListedMachine::default()
-            };
-            let found = state_of_kept(&kept("a-i1", state), &machine, rented.map(at), at("2026-11-23T19:00:00Z"));
-            let shown = match found {
-                Some(MachineState::Gone(Some(usage))) => format!("gone after {} s", usage.elapsed.as_secs_f64()),
-                other => format!("{other:?}"),
-            };
-            assert_eq!(shown, expected, "{state:?} {name} {rented:?}");
-        };
-        let stopped = KeptState::Stopped { since };
-        check(stopped, "running", None, "Some(Running)");
-        check(stopped, "stopping", None, "Some(Ending)");
-        check(stopped, "stopped", None, "gone after 1800 s");
-        check(stopped, "stopped", Some("2026-11-23T17:59:40Z"), "gone after 1800 s");
-        // It was asked to start, and did not: what it ran before was another run's.
-        check(stopped, "stopped", Some("2026-11-23T18:40:00Z"), "Some(Gone(None))");
-        check(KeptState::Starting { since }, "stopped", Some("2026-11-23T18:40:00Z"), "None");
-        check(KeptState::Starting { since }, "terminated", Some("2026-11-23T18:40:00Z"), "Some(Gone(None))");
-        check(KeptState::Starting { since }, "terminated", Some("2026-11-23T18:00:00Z"), "gone after 1800 s");
-        check(KeptState::Starting { since }, "pending", Some("2026-11-23T18:40:00Z"), "Some(Pending)");
-        check(KeptState::Started, "running", Some("2026-11-23T18:00:00Z"), "Some(Running)");
-        check(KeptState::Started, "terminated", Some("2026-11-23T18:00:00Z"), "gone after 1800 s");
     }
 }

@@ -1,4 +1,4 @@
-#include "gradus-train/src/torch/module.h"
+#include "gradus-train/src/torch/module/module.h"
 #include "gradus-train/src/torch/module/bridge.rs.h"
 
 #include <string>

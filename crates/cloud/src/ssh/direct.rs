@@ -1,0 +1,101 @@
+//! How agents of a machine reach the loop: through a tunnel, or directly over TLS where the server has an address for them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use domain::joining::JoinOffer;
+use domain::{Elapsed, InstanceId};
+use serde::{Deserialize, Serialize};
+
+/// How the agents of a machine reach the loop.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeReach {
+    /// Through a socket that `ssh` forwards: no port is open on either side.
+    #[default]
+    Tunnel,
+    /// Over TLS, at the address that the server has for agents.
+    Tls,
+}
+
+impl NodeReach {
+    /// Whether it is the one of machines of which nothing else was said.
+    pub fn is_default(&self) -> bool {
+        *self == NodeReach::default()
+    }
+}
+
+impl fmt::Display for NodeReach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NodeReach::Tunnel => "tunnel",
+            NodeReach::Tls => "tls",
+        })
+    }
+}
+
+impl FromStr for NodeReach {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<NodeReach, String> {
+        match text {
+            "tunnel" => Ok(NodeReach::Tunnel),
+            "tls" => Ok(NodeReach::Tls),
+            other => Err(format!("`{other}` is neither `tunnel` nor `tls`")),
+        }
+    }
+}
+
+type Offering = dyn Fn(&InstanceId, Elapsed) -> Result<JoinOffer, String> + Send + Sync;
+
+/// Makes join tokens of the server that agents reach directly, each for one instance and for a while.
+#[derive(Clone)]
+pub struct DirectDoor(Arc<Offering>);
+
+impl DirectDoor {
+    /// A door whose tokens `offer` makes.
+    pub fn new(
+        offer: impl Fn(&InstanceId, Elapsed) -> Result<JoinOffer, String> + Send + Sync + 'static,
+    ) -> DirectDoor {
+        DirectDoor(Arc::new(offer))
+    }
+
+    /// What the agent of an instance needs in order to join within a time.
+    ///
+    /// # Errors
+    /// Why there is no token.
+    pub fn offer(&self, instance: &InstanceId, within: Elapsed) -> Result<JoinOffer, String> {
+        (self.0)(instance, within)
+    }
+}
+
+impl fmt::Debug for DirectDoor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DirectDoor")
+    }
+}
+
+/// Why no work is started on machines that only a server with an address for agents can use.
+pub(super) fn without_door(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    format!(
+        "agents on {} reach the loop over TLS, and this loop has no address for them; start `gradus serve` with \
+         `--agents-at https://HOST:PORT`, or add the node again with `--reach tunnel`",
+        names.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reach_reads_back() {
+        for reach in [NodeReach::Tunnel, NodeReach::Tls] {
+            assert_eq!(reach.to_string().parse(), Ok(reach));
+            assert_eq!(serde_json::to_string(&reach).unwrap(), format!("\"{reach}\""));
+        }
+        assert!("TLS".parse::<NodeReach>().is_err() && NodeReach::Tunnel.is_default() && !NodeReach::Tls.is_default());
+    }
+}

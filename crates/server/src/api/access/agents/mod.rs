@@ -1,0 +1,136 @@
+//! Agents that reach the loop directly over TLS: join tokens, sessions, and what an agent may do.
+//!
+//! `agents.json` holds hashes only. [`rules`] decides, [`gate`] has the routes.
+
+pub(in crate::api) mod gate;
+mod rules;
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use domain::joining::{AccessSecret, AgentServer, JoinOffer, JoinRequest};
+use domain::{Elapsed, InstanceId, Timestamp};
+
+use super::tokens::{random, sha256};
+use crate::error::Error;
+use crate::home::Home;
+pub use rules::JoinRefusal;
+use rules::{AgentEntry, Agents, JoinToken};
+
+/// Prefix of a join token, so that leaked ones are recognized.
+const PREFIX: &str = "gradus_join_";
+
+/// An instance whose agent has not joined is forgotten so long after its token has expired, in microseconds.
+const FORGOTTEN_AFTER: u64 = 24 * 3600 * 1_000_000;
+
+/// The agents that may reach the loop of a home directly.
+#[derive(Debug)]
+pub struct AgentAccess {
+    path: PathBuf,
+    server: AgentServer,
+    agents: Mutex<Agents>,
+}
+
+impl AgentAccess {
+    /// Those of a home, which reach the server at `server`.
+    ///
+    /// # Errors
+    /// [`Error::File`] if they cannot be read.
+    pub fn open(home: &Home, server: AgentServer) -> Result<Arc<AgentAccess>, Error> {
+        let path = home.root().join("agents.json");
+        let agents = match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text).map_err(|error| Error::file("read", &path)(error.into()))?,
+            Err(error) if error.kind() == ErrorKind::NotFound => Agents::new(),
+            Err(error) => return Err(Error::file("read", &path)(error)),
+        };
+        Ok(Arc::new(AgentAccess { path, server, agents: Mutex::new(agents) }))
+    }
+
+    /// Makes a join token for an instance, good for so long.
+    ///
+    /// # Errors
+    /// [`Error::File`] if it cannot be stored.
+    pub fn offer(&self, instance: &InstanceId, lasts: Elapsed, now: Timestamp) -> Result<JoinOffer, Error> {
+        let token = format!("{PREFIX}{}", random(&self.path)?);
+        let expires = Timestamp(now.0.saturating_add_unsigned(lasts.0));
+        self.change(|agents| {
+            let is_over = |token: &JoinToken| token.expires.0.saturating_add_unsigned(FORGOTTEN_AFTER) <= now.0;
+            agents.retain(|_, entry| entry.session.is_some() || !entry.tokens.iter().all(is_over));
+            let empty = || AgentEntry { tokens: Vec::new(), session: None };
+            let entry = agents.entry(instance.clone()).or_insert_with(empty);
+            entry.tokens.push(JoinToken { sha256: sha256(&token), expires });
+            true
+        })?;
+        Ok(JoinOffer { server: self.server.clone(), token: AccessSecret(token) })
+    }
+
+    /// Lets an agent join; it is stored before this returns.
+    pub(super) fn join(&self, request: &JoinRequest, now: Timestamp) -> Result<Result<(), JoinRefusal>, Error> {
+        let (token, secret) = (sha256(&request.token.0), sha256(&request.secret.0));
+        let mut refusal = None;
+        self.change(|agents| match rules::join(agents, &request.instance, (&token, &secret), now) {
+            Ok(is_new) => is_new,
+            Err(why) => {
+                refusal = Some(why);
+                false
+            }
+        })?;
+        Ok(refusal.map_or(Ok(()), Err))
+    }
+
+    /// The instance whose agent has this secret.
+    pub(super) fn instance_of(&self, secret: &str) -> Option<InstanceId> {
+        let agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        rules::instance_of(&agents, &sha256(secret)).cloned()
+    }
+
+    /// Makes a change, which is on disk before anybody sees it; `change` says whether there was one.
+    fn change(&self, change: impl FnOnce(&mut Agents) -> bool) -> Result<(), Error> {
+        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = agents.clone();
+        if !change(&mut changed) {
+            return Ok(());
+        }
+        let draft = self.path.with_extension("json.partial");
+        let text = serde_json::to_string_pretty(&changed).unwrap_or_default();
+        let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft);
+        let written = file.and_then(|mut file| writeln!(file, "{text}").and_then(|()| file.sync_all()));
+        let written = written.and_then(|()| fs::rename(&draft, &self.path));
+        written.map_err(Error::file("write", &self.path))?;
+        *agents = changed;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::joining::{JOIN_SCHEMA, ServerTrust};
+
+    use super::*;
+
+    #[test]
+    fn an_agent_is_known_again_after_a_restart_and_only_by_hashes() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let server = AgentServer { url: "https://192.0.2.7:7070".into(), trust: ServerTrust::System };
+        let open = || AgentAccess::open(&home, server.clone()).unwrap();
+        let (access, instance) = (open(), InstanceId::new("r-1-i1"));
+        let offer = access.offer(&instance, Elapsed(60_000_000), Timestamp(0)).unwrap();
+        let request = |secret: &str| JoinRequest {
+            schema: JOIN_SCHEMA,
+            instance: instance.clone(),
+            token: offer.token.clone(),
+            secret: AccessSecret(secret.to_owned()),
+        };
+        assert_eq!(access.join(&request("mine"), Timestamp(1)).unwrap(), Ok(()));
+        let again = open();
+        assert_eq!(again.instance_of("mine"), Some(instance.clone()));
+        assert_eq!(again.instance_of("other"), None);
+        assert_eq!(again.join(&request("other"), Timestamp(2)).unwrap(), Err(JoinRefusal::Used(instance.clone())));
+        let text = fs::read_to_string(folder.path().join("agents.json")).unwrap();
+        assert!(!text.contains(&offer.token.0) && !text.contains("mine"), "{text}");
+    }
+}

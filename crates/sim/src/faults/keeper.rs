@@ -1,0 +1,127 @@
+//! The keeper of schedules in a server, step by step as `server::api` has it: what is due is decided by
+//! [`ScheduleRecord::decide`]; its run is submitted, and then written down as that of the schedule. It may die between any
+//! two of these steps.
+
+use control::ControllerInput;
+use domain::run::{RunState, StopBy};
+use domain::schedule::{CatchUpPolicy, DueTimes, ScheduleChange, SkipReason};
+use domain::{Event, RunId, Timestamp};
+use plan::{LastDueRun, ScheduleDecision, ScheduleRecord};
+
+use crate::job::schedule::schedule_id;
+use crate::job::submitted;
+use crate::rule::Rule;
+use crate::scenario::SECOND;
+use crate::simulation::{ReplyTo, SimEvent, Simulation};
+
+/// Interval between two looks at the schedules.
+const LOOK: u64 = 5 * SECOND;
+
+/// How long an answer is waited for.
+const PATIENCE: u64 = 30 * SECOND;
+
+/// How long planning takes at most.
+const PLANNING: u64 = 20 * SECOND;
+
+impl Simulation {
+    /// The due times of the schedule.
+    pub(crate) fn due_times(&self) -> Option<DueTimes> {
+        self.scenario.schedule.times().times().ok()
+    }
+
+    /// The keeper looks what is due.
+    pub(crate) fn keeper_looks(&mut self) {
+        self.at(self.now + LOOK, SimEvent::KeeperLooks);
+        let (life, until) = self.keeper.busy;
+        if life == self.process.life && self.now < until {
+            return;
+        }
+        let Some(controller) = &self.process.controller else { return };
+        let Some(record) = controller.world().schedules.get(&schedule_id()).cloned() else { return };
+        let Some(times) = self.due_times() else { return };
+        let now = Timestamp(self.wall());
+        let Some(due) = times.next(record.settled).filter(|due| *due <= now) else { return };
+        // It was submitted before the loop died.
+        let first = schedule_id().run(due);
+        if self.process.archive.runs.contains_key(&first) {
+            return self.keeper_asks(Event::ScheduleFired { schedule: schedule_id(), due, run: first }, None);
+        }
+        self.keeper_decides(&record, &times, now);
+    }
+
+    fn keeper_decides(&mut self, record: &ScheduleRecord, times: &DueTimes, now: Timestamp) {
+        let last = self.last_due_run(record, now).filter(|_| self.rule != Some(Rule::OverlapIsHeeded));
+        let mut believed = record.clone();
+        if self.rule == Some(Rule::CatchUpIsHeeded) {
+            believed.times.catch_up = CatchUpPolicy::All;
+        }
+        let schedule = schedule_id();
+        match believed.decide(times, last.as_ref(), now) {
+            ScheduleDecision::Wait { .. } | ScheduleDecision::WaitFor { .. } => {}
+            ScheduleDecision::Stop { run } => self.keeper_asks(Event::StopRequested { run, by: StopBy::User }, None),
+            ScheduleDecision::Skip { due, count, why } => {
+                self.keeper_asks(Event::ScheduleSkipped { schedule, due, count, why }, None);
+            }
+            ScheduleDecision::Submit { due } => {
+                let took = self.draws.below(PLANNING) + 1;
+                let life = self.process.life;
+                self.keeper.busy = (life, self.now + took + 1);
+                let before = Box::new(record.clone());
+                self.at(self.now + took, SimEvent::KeeperHasPlanned { life, due, before });
+            }
+        }
+    }
+
+    /// A run is planned: it is submitted, unless the schedule has changed meanwhile.
+    pub(crate) fn keeper_has_planned(&mut self, life: u64, due: Timestamp, before: &ScheduleRecord) {
+        let Some(controller) = self.process.controller.as_ref().filter(|_| life == self.process.life) else { return };
+        if controller.world().schedules.get(&schedule_id()) != Some(before) {
+            return;
+        }
+        if self.chance(5) {
+            let why = SkipReason::Refused { message: "nothing fits".into() };
+            return self.keeper_asks(Event::ScheduleSkipped { schedule: schedule_id(), due, count: 1, why }, None);
+        }
+        let mut run = schedule_id().run(due);
+        if self.rule == Some(Rule::DueTimesAreRunOnce) {
+            run = RunId::new(format!("{run}-{life}"));
+        }
+        self.keeper.asked.insert(run.clone(), due);
+        let event = submitted(&run, &self.scenario, None, self.now);
+        self.keeper_asks(event, Some((due, run)));
+    }
+
+    /// Its request was answered; with the run that was submitted.
+    pub(crate) fn keeper_is_answered(&mut self, of: Option<(Timestamp, RunId)>) {
+        self.keeper.busy = (0, 0);
+        if let Some((due, run)) = of {
+            self.keeper_asks(Event::ScheduleFired { schedule: schedule_id(), due, run }, None);
+        }
+    }
+
+    fn keeper_asks(&mut self, event: Event, of: Option<(Timestamp, RunId)>) {
+        self.keeper.busy = (self.process.life, self.now + PATIENCE);
+        let from = self.reply_id(ReplyTo::Keeper(of));
+        self.deliver(ControllerInput::Request { from, event: Box::new(event) });
+    }
+
+    /// The newest run of the schedule, as it is on disk.
+    fn last_due_run(&self, record: &ScheduleRecord, now: Timestamp) -> Option<LastDueRun> {
+        let run = record.runs.last()?;
+        let known = self.process.archive.runs.get(run)?;
+        Some(LastDueRun {
+            run: run.clone(),
+            submitted: known.submitted,
+            ended: known.state.is_final().then(|| known.ended.unwrap_or(now)),
+            is_stopping: matches!(known.state, RunState::Stopping { .. }),
+        })
+    }
+
+    /// In the quiet after the storm the schedule is paused.
+    pub(crate) fn user_pauses_schedule(&mut self) {
+        let known = self.process.archive.schedules.get(&schedule_id());
+        if known.is_some_and(|record| record.paused.is_none()) {
+            self.user_asks(Event::ScheduleChanged { schedule: schedule_id(), change: ScheduleChange::Pause });
+        }
+    }
+}
