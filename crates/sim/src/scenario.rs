@@ -238,11 +238,14 @@ fn traits(draws: &mut Draws, is_prompt: bool, has_tokens: bool, boot: u64) -> Pr
     }
 }
 
-/// How many machines there are while faults happen, if they are limited: one too few, or none.
-fn capacity(draws: &mut Draws, nodes: usize, is_calm: bool) -> Option<usize> {
+/// Machines of a run, and how many there are while faults happen if they are limited: one too few, or none.
+fn gang(seed: u64, is_calm: bool) -> (u32, Option<usize>) {
+    let mut draws = Draws::new(key(seed, [4]));
+    let nodes = if draws.below(4) == 0 { 2 + draws.below(3) as u32 } else { 1 };
     let is_outage = !is_calm && nodes == 1 && draws.below(12) == 0;
     let is_short = nodes > 1 && !is_calm && draws.below(4) == 0;
-    if is_outage { Some(0) } else { is_short.then(|| nodes - 1) }
+    let capacity = if is_outage { Some(0) } else { is_short.then(|| nodes as usize - 1) };
+    (nodes, capacity)
 }
 
 /// How rent is counted: exactly, or as clouds do.
@@ -272,9 +275,7 @@ impl Scenario {
         let is_skewed = chance(1) == 1;
         let has_tokens = draws.below(4) > 0;
         let boot = 10 * SECOND + draws.below(230 * SECOND);
-        let mut gangs = Draws::new(key(seed, [4]));
-        let nodes = if gangs.below(4) == 0 { 2 + gangs.below(3) as u32 } else { 1 };
-        let capacity = capacity(&mut gangs, nodes as usize, is_calm);
+        let (nodes, capacity) = gang(seed, is_calm);
         // Some list a machine at once, though a request may take its time.
         let is_prompt = Draws::new(key(seed, [3])).below(4) == 0;
         let mut kinds = Draws::new(key(seed, [6]));

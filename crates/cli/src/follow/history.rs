@@ -97,10 +97,7 @@ pub fn sentence(event: &Event) -> String {
             format!("budget alert: {spent} spent")
         }
         Event::Ended { end, .. } => run_end(end),
-        Event::ReleaseIntended { instance, lost_race: false } => format!("releasing machine {instance}"),
-        Event::ReleaseIntended { instance, lost_race: true } => {
-            format!("releasing machine {instance}: another one was had first")
-        }
+        Event::ReleaseIntended { instance, lost_race } => releasing(instance, *lost_race),
         Event::DoubleEnded { instance, handle, .. } => {
             format!("machine {}, rented a second time as {instance}, is gone", handle.0)
         }
@@ -115,6 +112,12 @@ pub fn sentence(event: &Event) -> String {
         Event::PipelineStopRequested { .. } | Event::ScheduleAdded(_) | Event::ScheduleFired { .. } => served(event),
         Event::ScheduleChanged { .. } | Event::ScheduleSkipped { .. } | Event::TrialMeasured { .. } => served(event),
     }
+}
+
+/// Describes the release of a machine that begins, and why where the reason is not the end of its run.
+fn releasing(instance: &InstanceId, lost_race: bool) -> String {
+    let why = if lost_race { ": another one was had first" } else { "" };
+    format!("releasing machine {instance}{why}")
 }
 
 /// Describes an event of a pipeline or schedule, or the measurement of a trial; nothing of others.

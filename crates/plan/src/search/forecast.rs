@@ -46,11 +46,7 @@ pub fn forecast<E: Estimator>(
     let priced = &market.listings[candidate.listing];
     let timeline = &candidate.timeline;
     let gpu = &market.hardware[priced.hardware].device.gpu;
-    let (middle, start) = match search.way(priced.hardware, candidate.nodes) {
-        Ok(way) => (way.step, way.start),
-        // No candidate comes from machines without a way.
-        Err(_) => (timeline.work / (spec.length.steps as f64).max(1.0), 0.0),
-    };
+    let (middle, start) = step_and_start(search, candidate);
     let profile = RunProfile::of(spec, priced, gpu, candidate.nodes, middle, start);
     // Only the steps are uncertain by the band of steps, not the time to boot.
     let scaled = |factor: f64| -> RunTimeline {
@@ -95,6 +91,16 @@ pub fn forecast<E: Estimator>(
         time: Spread { low: time(low.0.min(wall)), middle: time(wall), high: time(high.0.max(wall)) },
         cost: CostSpread { low: low.1.min(total), middle: total, high: high.1.max(total) },
         ends,
+    }
+}
+
+/// Seconds of a step, and of the start of an attempt.
+fn step_and_start<E: Estimator>(search: &mut Search<E>, candidate: &Candidate) -> (f64, f64) {
+    let hardware = search.market.listings[candidate.listing].hardware;
+    match search.way(hardware, candidate.nodes) {
+        Ok(way) => (way.step, way.start),
+        // No candidate comes from machines without a way.
+        Err(_) => (candidate.timeline.work / (search.spec.length.steps as f64).max(1.0), 0.0),
     }
 }
 
