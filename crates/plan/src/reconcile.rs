@@ -20,6 +20,8 @@ mod room;
 mod scope;
 mod trials;
 
+use std::collections::BTreeSet;
+
 use domain::event::RunEnd;
 use domain::run::{AttemptEnd, Bill, InstanceState, Outcome, RunState, Sight, StopBy, Usage};
 use domain::sweep::{SweepEnd, Trial};
@@ -98,6 +100,16 @@ pub enum Action {
     EndSweep { sweep: SweepId, end: SweepEnd, total: Money },
 }
 
+impl Action {
+    /// The run that it ends, if it ends one.
+    fn ended(&self) -> Option<&RunId> {
+        match self {
+            Action::End { run, .. } => Some(run),
+            _ => None,
+        }
+    }
+}
+
 /// The run that is a sweep's next trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubmitTrial {
@@ -151,8 +163,11 @@ pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, sc
         }
         actions.extend(for_run(world, facts, policy, id, run, &mut room));
     }
+    let ends: BTreeSet<RunId> = actions.iter().filter_map(Action::ended).cloned().collect();
     for (id, sweep) in scope.sweeps.iter().filter_map(|id| world.sweeps.get_key_value(id)) {
-        actions.extend(sweep::actions(world, facts, policy, id, sweep));
+        let decided = sweep::actions(world, facts, policy, id, sweep);
+        // What ends by an action above needs no stop.
+        actions.extend(decided.into_iter().filter(|it| !matches!(it, Action::Stop { run, .. } if ends.contains(run))));
     }
     let kept = choice::kept_for_trials(world, facts, policy, &actions);
     actions.retain(|action| !matches!(action, Action::Release { instance } if kept.contains(instance)));

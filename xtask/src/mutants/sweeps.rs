@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const SWEEPS: &[SourceMutant] = &[
     SourceMutant {
+        name: "trials-that-have-ended-are-stopped",
+        harm: "a trial that ends while its sweep stops counts as a fault of the loop, which waits before it decides again",
+        file: "crates/plan/src/reconcile.rs",
+        from: "filter_map(Action::ended).cloned()",
+        to: "filter_map(Action::ended).take(0).cloned()",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_trial_whose_work_is_done" },
+    },
+    SourceMutant {
         name: "tasks-are-submitted-twice",
         harm: "a task of a pipeline counts twice, so that the next one is never started",
         file: "crates/plan/src/world/pipelines.rs",

@@ -7,12 +7,13 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use domain::run::{BillAdjustment, BilledKind, RunState, StopBy};
+use domain::run::{AttemptEnd, BillAdjustment, BilledKind, RunState, StopBy};
 use domain::sweep::{Asha, Between, Goal, Known, Method, Metric, Parameter, Range, SweepEnd};
 use domain::{Event, Money, Offer, Plan, RunId, Sweep, SweepId, Timestamp, Work};
 
-use self::scene::Scene;
+use self::scene::{Scene, model};
 use super::{Bound, bound, crowded, job, misfit, most, values};
+use crate::Action;
 use crate::world::{SweepState, World};
 
 fn sweep(method: Method, trials: Option<u32>) -> Sweep {
@@ -313,4 +314,22 @@ fn trials_on_data_that_has_changed_are_compared_only_if_it_is_accepted() {
             assert_eq!(scene.table(), undisturbed.table());
         }
     }
+}
+
+#[test]
+fn a_trial_whose_work_is_done_when_its_sweep_stops_is_not_asked_to_stop() {
+    let mut scene = Scene::new(&Sweep { parallel: 1, ..sweep(Method::Random, Some(4)) }, None, 0);
+    while scene.world.attempts.is_empty() {
+        scene.moment().unwrap();
+    }
+    let (attempt, run) =
+        scene.world.attempts.iter().map(|(id, attempt)| (id.clone(), attempt.run.clone())).next().unwrap();
+    scene.append(Event::SweepStopRequested { sweep: SweepId::new("s"), by: StopBy::User }).unwrap();
+    scene.append(Event::AttemptEnded { attempt, end: AttemptEnd::Trained { model: model(Some(0.5)) } }).unwrap();
+    // Both are due at once, as after a crash between the two records.
+    let decided = crate::reconcile(&scene.world, &scene.facts(), &crate::Policy::default());
+    assert!(decided.iter().any(|it| matches!(it, Action::End { run: ended, .. } if *ended == run)), "{decided:?}");
+    assert!(!decided.iter().any(|it| matches!(it, Action::Stop { .. })), "{decided:?}");
+    scene.run();
+    assert!(matches!(scene.world.runs[&run].state, RunState::Done { .. }));
 }

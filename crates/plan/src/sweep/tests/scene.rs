@@ -59,6 +59,7 @@ pub struct Scene {
 }
 
 /// The loop was killed.
+#[derive(Debug)]
 pub struct Killed;
 
 const RATE: i64 = 3_600_000_000;
