@@ -107,10 +107,19 @@ pub fn hazard_of(world: &World, run: &Run, now: domain::Timestamp) -> Hazard {
     hazard(&run.plan.offer, run.job.nodes(), run.age(now), failures)
 }
 
+/// The name by which an instance's machine was rented: that of another instance, if the machine was taken over.
+fn machine<'a>(world: &'a World, id: &'a InstanceId) -> &'a InstanceId {
+    world.instances.get(id).map_or(id, |instance| instance.machine_name(id))
+}
+
 /// The event that an agent's report causes, or `None`: most reports are measurements, and one that was handled before,
 /// or that arrives after its attempt was given up, has no effect.
 pub fn hear(world: &World, instance: &InstanceId, entry: &Entry) -> Option<Event> {
     let attempt = world.attempts.get(&entry.attempt)?;
+    // Where agents are let in one by one, none may end the work of another.
+    if attempt.members.is_empty() && machine(world, instance) != machine(world, &attempt.instance) {
+        return None;
+    }
     if !attempt.members.is_empty() && !matches!(attempt.state, AttemptState::Ended { .. }) {
         let member = attempt.member(instance)?;
         let (attempt_id, instance) = (entry.attempt.clone(), instance.clone());

@@ -3,6 +3,7 @@
 use domain::event::{RentIntended, Submitted};
 use domain::rank::Ready;
 use domain::run::AttemptEnd;
+use domain::wire::{AgentEvent, Entry};
 use domain::{Cause, Event, Fence, Finding, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp};
 use plan::{Action, ObservedState, Policy, World, reconcile};
 
@@ -109,4 +110,17 @@ fn changed_data_is_accepted_until_a_checkpoint_is_of_it() {
     assert!([begins(2), ready(2, Some(of(4, "two"))), lost(2)].map(&mut then)[2]);
     assert!([begins(3), ready(3, Some(of(4, "two"))), lost(3)].map(&mut then)[2], "no checkpoint since");
     assert!(![begins(4), ready(4, Some(of(6, "two")))].map(&mut then)[1]);
+}
+
+#[test]
+fn an_attempt_is_ended_by_the_agent_of_its_own_machine_only() {
+    let mut events = begun("name: job\nrun: 'true'\n");
+    events.push(begins(1));
+    let world = replayed(events);
+    let (run, own) = names();
+    let end = AgentEvent::Ended { end: AttemptEnd::Succeeded };
+    let entry = Entry { seq: 1, attempt: run.attempt(Fence(1)), event: end };
+    assert_eq!(plan::hear(&world, &InstanceId::new("b-i1"), &entry), None);
+    let ended = plan::hear(&world, &own, &entry);
+    assert!(matches!(ended, Some(Event::AttemptEnded { .. })), "{ended:?}");
 }
