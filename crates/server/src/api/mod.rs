@@ -221,7 +221,8 @@ fn serve_tcp(listen: &Listen, router: Router) -> Result<String, Error> {
         }
         Some(identity) => {
             let tls = access::TlsListener::new(tcp, identity).map_err(failed())?;
-            tokio::spawn(async move { axum::serve(tls, router).await });
+            let service = router.into_make_service_with_connect_info::<access::Visitor>();
+            tokio::spawn(async move { axum::serve(tls, service).await });
             Ok(format!("https://{address}"))
         }
     }

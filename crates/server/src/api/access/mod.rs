@@ -7,11 +7,15 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 mod tls_left_out;
 pub mod tokens;
+mod visitor;
+#[cfg(feature = "tls")]
+mod watched;
 
 #[cfg(feature = "tls")]
 pub use tls::{TlsIdentity, TlsListener};
 #[cfg(not(feature = "tls"))]
 pub use tls_left_out::{NoTlsIdentity as TlsIdentity, NoTlsListener as TlsListener};
+pub use visitor::Visitor;
 
 use std::fs;
 use std::io::Write;
@@ -60,7 +64,10 @@ pub(super) async fn require(State(home): State<Arc<Home>>, request: Request, nex
         allowed(&carried, owner.as_deref(), &known, clock::now()).map_err(|why| refusal(&why))
     });
     match allowed.await {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            visitor::trust(&request);
+            next.run(request).await
+        }
         Err(failure) => failure.into_response(),
     }
 }

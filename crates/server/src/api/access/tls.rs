@@ -1,6 +1,8 @@
 //! TLS, for an address that other machines can reach.
 //!
-//! Handshakes are concurrent and have a time limit, so that a silent client does not block others.
+//! Handshakes are concurrent and have a time limit, so that a silent client does not block others. Whoever has not shown a
+//! right token takes one of few places, and not for long ([`super::visitor`]): others that have one are not kept waiting,
+//! and files are left for the log.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::Listener;
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -18,13 +21,15 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::visitor::Visitor;
+use super::watched::WatchedStream;
 use crate::error::Error;
 
 /// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Maximum number of concurrent handshakes; others wait to be accepted.
-const HANDSHAKES: usize = 256;
+/// Maximum number of connections whose client has not shown a right token; others wait to be accepted.
+const PLACES: usize = 256;
 
 /// After a connection could not be accepted, for want of files perhaps.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -80,8 +85,11 @@ impl TlsIdentity {
 /// A listener whose connections have completed their handshake.
 pub struct TlsListener {
     address: SocketAddr,
-    ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
+    ready: mpsc::Receiver<Accepted>,
 }
+
+/// A connection, and from where it is.
+type Accepted = (WatchedStream<TlsStream<TcpStream>>, SocketAddr);
 
 impl TlsListener {
     /// Accepts connections in the runtime that this is called in.
@@ -90,17 +98,17 @@ impl TlsListener {
     /// When the address is not known.
     pub fn new(tcp: TcpListener, identity: &TlsIdentity) -> io::Result<TlsListener> {
         let address = tcp.local_addr()?;
-        let (sender, ready) = mpsc::channel(HANDSHAKES);
+        let (sender, ready) = mpsc::channel(PLACES);
         let acceptor = TlsAcceptor::from(identity.config.clone());
         tokio::spawn(accept(tcp, acceptor, sender));
         Ok(TlsListener { address, ready })
     }
 }
 
-async fn accept(tcp: TcpListener, acceptor: TlsAcceptor, ready: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>) {
-    let room = Arc::new(Semaphore::new(HANDSHAKES));
+async fn accept(tcp: TcpListener, acceptor: TlsAcceptor, ready: mpsc::Sender<Accepted>) {
+    let places = Arc::new(Semaphore::new(PLACES));
     loop {
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
+        let Ok(place) = places.clone().acquire_owned().await else { return };
         let (stream, from) = match tcp.accept().await {
             Ok(accepted) => accepted,
             Err(_) => {
@@ -110,16 +118,15 @@ async fn accept(tcp: TcpListener, acceptor: TlsAcceptor, ready: mpsc::Sender<(Tl
         };
         let (acceptor, ready) = (acceptor.clone(), ready.clone());
         tokio::spawn(async move {
-            let _permit = permit;
             if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                let _ = ready.send((stream, from)).await;
+                let _ = ready.send((WatchedStream::new(stream, place), from)).await;
             }
         });
     }
 }
 
 impl Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
+    type Io = WatchedStream<TlsStream<TcpStream>>;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
@@ -132,5 +139,11 @@ impl Listener for TlsListener {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.address)
+    }
+}
+
+impl Connected<IncomingStream<'_, TlsListener>> for Visitor {
+    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Visitor {
+        stream.io().visitor().clone()
     }
 }

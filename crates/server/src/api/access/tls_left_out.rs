@@ -4,9 +4,11 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use axum::serve::Listener;
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::visitor::Visitor;
 use crate::error::Error;
 
 /// The server's certificate and key, of which there is none.
@@ -51,5 +53,11 @@ impl Listener for NoTlsListener {
 
     fn local_addr(&self) -> std::io::Result<SocketAddr> {
         match self.0 {}
+    }
+}
+
+impl Connected<IncomingStream<'_, NoTlsListener>> for Visitor {
+    fn connect_info(_stream: IncomingStream<'_, NoTlsListener>) -> Visitor {
+        Visitor::default()
     }
 }
