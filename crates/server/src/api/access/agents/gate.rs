@@ -1,7 +1,7 @@
 //! The routes of agents over TLS: joining, and what an agent may do at the loop's own socket, for its own instance alone.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::to_bytes;
@@ -15,10 +15,12 @@ use axum::{Extension, Json, Router};
 use domain::InstanceId;
 use domain::joining::{JOIN_SCHEMA, JoinRequest};
 use domain::wire::{Heartbeat, HeartbeatReply};
+use tokio::sync::Mutex;
 
 use ::control::OperationNote;
 
 use super::{AgentAccess, JoinRefusal, rules};
+use crate::api::access::visitor;
 use crate::api::door::LoopDoor;
 use crate::clock;
 use crate::home::Home;
@@ -29,13 +31,17 @@ use crate::series::Series;
 const JOIN_MAX: usize = 4 << 10;
 const JOIN_WITHIN: Duration = Duration::from_secs(10);
 
+/// Characters of a secret, at least: agents draw 64 hexadecimal digits.
+const SECRET_MIN: usize = 32;
+
 /// What the routes work with.
 #[derive(Clone)]
 struct Gate {
     access: Arc<AgentAccess>,
     door: LoopDoor,
     home: Arc<Home>,
-    /// Refusals that were noted already: nobody fills the log of operations by asking again.
+    /// Refusals that were noted already: nobody fills the log of operations by asking again. One is looked up at a time:
+    /// whoever has no token cannot keep the loop busy with questions.
     told: Arc<Mutex<BTreeSet<(InstanceId, String)>>>,
 }
 
@@ -70,6 +76,7 @@ async fn admit(State(gate): State<Gate>, params: RawPathParams, mut request: Req
     let Some(instance) = caller else {
         return (StatusCode::UNAUTHORIZED, "unknown_secret: no agent that has joined has this secret").into_response();
     };
+    visitor::trust(&request);
     let run = params.iter().find(|(name, _)| *name == "run").map(|(_, value)| value.to_owned());
     if let Some(run) = run {
         let (agent, of) = (instance.clone(), run.clone());
@@ -111,11 +118,18 @@ async fn join(State(gate): State<Gate>, request: Request) -> Result<(), Refused>
         let why = format!("the request is of version {}, and this server reads up to {JOIN_SCHEMA}", request.schema);
         return Err((StatusCode::UNPROCESSABLE_ENTITY, why));
     }
+    if request.secret.0.len() < SECRET_MIN {
+        let why = format!("the secret is shorter than {SECRET_MIN} characters");
+        return Err((StatusCode::UNPROCESSABLE_ENTITY, why));
+    }
     let (access, instance) = (gate.access.clone(), request.instance.clone());
     let joined = tokio::task::spawn_blocking(move || access.join(&request, clock::now())).await;
     let failed = |why: String| (StatusCode::INTERNAL_SERVER_ERROR, why);
     match joined.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))? {
-        Ok(()) => Ok(()),
+        Ok(()) => {
+            gate.forget_ended().await;
+            Ok(())
+        }
         Err(refusal) => {
             gate.note(&instance, &refusal).await;
             Err((StatusCode::FORBIDDEN, refusal.to_string()))
@@ -126,19 +140,35 @@ async fn join(State(gate): State<Gate>, request: Request) -> Result<(), Refused>
 impl Gate {
     /// Writes into the log of operations that an agent was refused, with the run of its instance; not for who names none.
     async fn note(&self, instance: &InstanceId, refusal: &JoinRefusal) {
+        // An agent asks again: what is left out now is noted then.
+        let Ok(mut told) = self.told.try_lock() else { return };
+        let key = (instance.clone(), refusal.to_string());
+        if told.contains(&key) {
+            return;
+        }
         let agent = instance.clone();
         let look = self.door.look(move |world| world.instances.get(&agent).map(|one| one.run.to_string()));
         let Ok(Some(run)) = look.await else { return };
-        let is_new = {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            told.insert((instance.clone(), refusal.to_string()))
-        };
-        if !is_new {
-            return;
-        }
+        told.insert(key);
         let (home, text) = (self.home.clone(), format!("an agent was not let in as `{instance}`: {refusal}"));
         let note = OperationNote { subject: run, text, is_mistake: false };
         // A failure of the operations log is no reason to stop operating.
         let _ = tokio::task::spawn_blocking(move || Series::open(&home)?.note(clock::now(), &note)).await;
+    }
+
+    /// Forgets agents that joined long ago and have no work any more, so that their number stays that of machines at work.
+    async fn forget_ended(&self) {
+        let old = self.access.joined_long_ago(clock::now());
+        if old.is_empty() {
+            return;
+        }
+        let look = self.door.look(move |world| {
+            let gone = old.into_iter().filter(|agent| !rules::is_at_work(world, agent));
+            gone.collect::<Vec<InstanceId>>()
+        });
+        let Ok(gone) = look.await else { return };
+        let access = self.access.clone();
+        // Tried again with the next agent that joins.
+        let _ = tokio::task::spawn_blocking(move || access.forget(&gone)).await;
     }
 }

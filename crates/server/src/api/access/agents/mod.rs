@@ -1,15 +1,16 @@
 //! Agents that reach the loop directly over TLS: join tokens, sessions, and what an agent may do.
 //!
-//! `agents.json` holds hashes only. [`rules`] decides, [`gate`] has the routes.
+//! `agents.json` holds hashes only: of 256 random bits each, so that how long a comparison takes tells nobody a secret.
+//! [`rules`] decides, [`gate`] has the routes.
 
 pub(in crate::api) mod gate;
 mod rules;
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use domain::joining::{AccessSecret, AgentServer, JoinOffer, JoinRequest};
 use domain::{Elapsed, InstanceId, Timestamp};
@@ -23,15 +24,15 @@ use rules::{AgentEntry, Agents, JoinToken};
 /// Prefix of a join token, so that leaked ones are recognized.
 const PREFIX: &str = "gradus_join_";
 
-/// An instance whose agent has not joined is forgotten so long after its token has expired, in microseconds.
-const FORGOTTEN_AFTER: u64 = 24 * 3600 * 1_000_000;
-
 /// The agents that may reach the loop of a home directly.
 #[derive(Debug)]
 pub struct AgentAccess {
     path: PathBuf,
     server: AgentServer,
+    /// As on disk. Never held while the disk is waited for: requests are answered meanwhile.
     agents: Mutex<Agents>,
+    /// One change at a time.
+    changes: Mutex<()>,
 }
 
 impl AgentAccess {
@@ -46,7 +47,7 @@ impl AgentAccess {
             Err(error) if error.kind() == ErrorKind::NotFound => Agents::new(),
             Err(error) => return Err(Error::file("read", &path)(error)),
         };
-        Ok(Arc::new(AgentAccess { path, server, agents: Mutex::new(agents) }))
+        Ok(Arc::new(AgentAccess { path, server, agents: Mutex::new(agents), changes: Mutex::default() }))
     }
 
     /// Makes a join token for an instance, good for so long.
@@ -57,8 +58,7 @@ impl AgentAccess {
         let token = format!("{PREFIX}{}", random(&self.path)?);
         let expires = Timestamp(now.0.saturating_add_unsigned(lasts.0));
         self.change(|agents| {
-            let is_over = |token: &JoinToken| token.expires.0.saturating_add_unsigned(FORGOTTEN_AFTER) <= now.0;
-            agents.retain(|_, entry| entry.session.is_some() || !entry.tokens.iter().all(is_over));
+            rules::drop_expired(agents, now);
             let empty = || AgentEntry { tokens: Vec::new(), session: None };
             let entry = agents.entry(instance.clone()).or_insert_with(empty);
             entry.tokens.push(JoinToken { sha256: sha256(&token), expires });
@@ -83,14 +83,31 @@ impl AgentAccess {
 
     /// The instance whose agent has this secret.
     pub(super) fn instance_of(&self, secret: &str) -> Option<InstanceId> {
-        let agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        rules::instance_of(&agents, &sha256(secret)).cloned()
+        rules::instance_of(&self.known(), &sha256(secret)).cloned()
+    }
+
+    /// The instances whose agents have joined long ago.
+    pub(super) fn joined_long_ago(&self, now: Timestamp) -> Vec<InstanceId> {
+        rules::joined_long_ago(&self.known(), now)
+    }
+
+    /// Forgets agents, which are not let in any more.
+    pub(super) fn forget(&self, gone: &[InstanceId]) -> Result<(), Error> {
+        self.change(|agents| {
+            let before = agents.len();
+            agents.retain(|instance, _| !gone.contains(instance));
+            agents.len() < before
+        })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Agents> {
+        self.agents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a change, which is on disk before anybody sees it; `change` says whether there was one.
     fn change(&self, change: impl FnOnce(&mut Agents) -> bool) -> Result<(), Error> {
-        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut changed = agents.clone();
+        let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = self.known().clone();
         if !change(&mut changed) {
             return Ok(());
         }
@@ -99,8 +116,11 @@ impl AgentAccess {
         let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft);
         let written = file.and_then(|mut file| writeln!(file, "{text}").and_then(|()| file.sync_all()));
         let written = written.and_then(|()| fs::rename(&draft, &self.path));
+        // An agent deletes its join token once it has joined, so that must outlast a power failure.
+        let folder = self.path.parent().unwrap_or(&self.path);
+        let written = written.and_then(|()| File::open(folder)?.sync_all());
         written.map_err(Error::file("write", &self.path))?;
-        *agents = changed;
+        *self.known() = changed;
         Ok(())
     }
 }
@@ -132,5 +152,7 @@ mod tests {
         assert_eq!(again.join(&request("other"), Timestamp(2)).unwrap(), Err(JoinRefusal::Used(instance.clone())));
         let text = fs::read_to_string(folder.path().join("agents.json")).unwrap();
         assert!(!text.contains(&offer.token.0) && !text.contains("mine"), "{text}");
+        again.forget(std::slice::from_ref(&instance)).unwrap();
+        assert_eq!((again.instance_of("mine"), open().instance_of("mine")), (None, None));
     }
 }
