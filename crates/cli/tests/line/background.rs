@@ -2,6 +2,7 @@
 
 mod budgets;
 mod hostile;
+mod joining;
 mod remote;
 mod schedules;
 mod serve;

@@ -25,7 +25,12 @@ impl Drop for Served {
 impl Served {
     /// Serves a home; the address is the one that it prints.
     pub fn start(home: &Home, arguments: &[&str]) -> Served {
-        let all = [&["serve", "--json", "--listen", "127.0.0.1:0"], arguments].concat();
+        Served::start_at("127.0.0.1:0", home, arguments)
+    }
+
+    /// The same at an address of this machine.
+    pub fn start_at(address: &str, home: &Home, arguments: &[&str]) -> Served {
+        let all = [&["serve", "--json", "--listen", address], arguments].concat();
         let mut child = home.command(&all).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut addresses = lines.map_while(Result::ok).filter_map(|line| {
