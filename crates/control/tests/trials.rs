@@ -28,6 +28,7 @@ fn first_trial_up() -> Vec<Event> {
         known: Known::default(),
         job_hash: String::new(),
         file: "job.yaml".into(),
+        user: None,
     };
     events.insert(0, Event::SweepSubmitted(Box::new(sweep)));
     events

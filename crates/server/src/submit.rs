@@ -42,14 +42,19 @@ pub fn submit_as(state: &mut State, job: Job, plan: Plan, file: &str, user: Opti
     Ok(run)
 }
 
-/// Writes a sweep into the log; its trials are submitted by the loop.
+/// Writes a sweep into the log, with who has asked for it; its trials are submitted by the loop.
 ///
 /// # Errors
 /// As [`State::append`].
-pub fn submit_sweep(state: &mut State, job: Job, plan: Plan, known: Known, file: &str) -> Result<SweepId, Error> {
+pub fn submit_sweep(
+    state: &mut State,
+    (job, plan, known): (Job, Plan, Known),
+    file: &str,
+    user: Option<String>,
+) -> Result<SweepId, Error> {
     let sweep = SweepId::new(unique(&job.name));
     let job_hash = job_hash(&job, &plan);
-    let submitted = SweepSubmitted { sweep: sweep.clone(), job, plan, known, job_hash, file: file.to_owned() };
+    let submitted = SweepSubmitted { sweep: sweep.clone(), job, plan, known, job_hash, file: file.to_owned(), user };
     state.append(vec![Event::SweepSubmitted(Box::new(submitted))])?;
     Ok(sweep)
 }

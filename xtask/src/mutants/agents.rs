@@ -91,4 +91,28 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         to: "if expires.0 < 0 {",
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "a_join_token_is_good_once" },
     },
+    SourceMutant {
+        name: "secrets-outlive-their-machine",
+        harm: "whoever has the disk of a machine that was given back reads and writes the files of the run that goes on elsewhere",
+        file: "crates/server/src/api/access/agents/rules.rs",
+        from: "is_its && is_at_work(world, agent)",
+        to: "is_its",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "until_its_machine_is_gone" },
+    },
+    SourceMutant {
+        name: "agents-end-the-work-of-others",
+        harm: "an agent that is let in for its own machine ends the attempt of any run whose name it knows",
+        file: "crates/plan/src/orders.rs",
+        from: "if attempt.members.is_empty() && machine(world, instance) != machine(world, &attempt.instance) {",
+        to: "if false && machine(world, instance) != machine(world, &attempt.instance) {",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "attempts"], filter: "own_machine_only" },
+    },
+    SourceMutant {
+        name: "budgets-of-users-hold-for-nobody",
+        harm: "whoever has a token spends more than its name may spend",
+        file: "crates/plan/src/money/allowance.rs",
+        from: "AllowanceOwner::User(name) => user == Some(name.as_str()),",
+        to: "AllowanceOwner::User(_) => user.is_none(),",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "budgets_of_open_runs" },
+    },
 ];

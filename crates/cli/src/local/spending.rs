@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 
 use domain::{Job, Money, Plan, Rate, RunId, SweepId};
-use plan::money::allowance::{AllowanceUse, Allowances, PaidWork, of_project, uses};
+use plan::money::allowance::{AllowanceOwner, AllowanceUse, Allowances, PaidWork, uses};
 use plan::money::ledger::{LedgerLine, within};
 use plan::{Run, SweepRecord, World};
 use server::state::StateReader;
@@ -88,14 +88,17 @@ fn open(world: &World) -> Vec<PaidWork> {
     let budgets: BTreeMap<&SweepId, PaidWork> = sweeps
         .filter_map(|(id, sweep)| {
             let most = sweep.job.budget?.max;
-            Some((id, PaidWork { runs: sweep.trials.clone(), project: sweep.job.project.clone(), most }))
+            let (project, user) = (sweep.job.project.clone(), sweep.user.clone());
+            Some((id, PaidWork { runs: sweep.trials.clone(), project, user, most }))
         })
         .collect();
     let counts = |run: &Run| !run.trial.as_ref().is_some_and(|trial| budgets.contains_key(&trial.sweep));
     let runs = world.runs.iter().filter(|(_, run)| run.bill.is_none() && is_paid(&run.plan.offer) && counts(run));
     let most = |run: &Run| run.job.budget.map_or(run.plan.reserve, |budget| budget.max);
-    let runs =
-        runs.map(|(id, run)| PaidWork { runs: vec![id.clone()], project: run.job.project.clone(), most: most(run) });
+    let runs = runs.map(|(id, run)| {
+        let (project, user) = (run.job.project.clone(), run.user.clone());
+        PaidWork { runs: vec![id.clone()], project, user, most: most(run) }
+    });
     runs.chain(budgets.values().cloned()).collect()
 }
 
@@ -105,6 +108,7 @@ pub struct SpendingRequest {
     /// `run` or `sweep`.
     noun: &'static str,
     project: Option<String>,
+    user: Option<String>,
     is_paid: bool,
     budget: Option<Money>,
     /// What has run of it before.
@@ -114,11 +118,12 @@ pub struct SpendingRequest {
 }
 
 impl SpendingRequest {
-    /// A job that is submitted.
-    pub fn submitted(job: &Job, plan: &Plan) -> SpendingRequest {
+    /// A job that is submitted, by a user where that is known.
+    pub fn submitted(job: &Job, plan: &Plan, user: Option<&str>) -> SpendingRequest {
         SpendingRequest {
             noun: if job.sweep.is_some() { "sweep" } else { "run" },
             project: job.project.clone(),
+            user: user.map(str::to_owned),
             is_paid: plan.offer.rate != Rate::default(),
             budget: job.budget.map(|budget| budget.max),
             runs: Vec::new(),
@@ -132,7 +137,7 @@ impl SpendingRequest {
             budget: budget.or(run.job.budget.map(|budget| budget.max)),
             runs: vec![id.clone()],
             flag: "add `--budget AMOUNT`",
-            ..SpendingRequest::submitted(&run.job, &run.plan)
+            ..SpendingRequest::submitted(&run.job, &run.plan, run.user.as_deref())
         }
     }
 
@@ -148,7 +153,7 @@ impl SpendingRequest {
             budget: budget.or(sweep.job.budget.map(|budget| budget.max)),
             runs: sweep.trials.clone(),
             flag: "add `--budget AMOUNT`",
-            ..SpendingRequest::submitted(&sweep.job, &sweep.plan)
+            ..SpendingRequest::submitted(&sweep.job, &sweep.plan, sweep.user.as_deref())
         }
     }
 }
@@ -162,15 +167,16 @@ pub struct SpendingAdmission {
     pub notes: Vec<String>,
 }
 
-/// Whether work may begin: its budget fits into what is left of this month for its project, and for all. What this returns is
-/// held until the work is on disk.
+/// Whether work may begin: its budget fits into what is left of this month for its project, for its user, and for all. What this
+/// returns is held until the work is on disk.
 ///
 /// # Errors
 /// [`Error::Usage`] for work without a budget, [`Error::Code`] where too little is left.
 pub fn admit(asked: &SpendingRequest, home: &Home) -> Result<SpendingAdmission, Error> {
     let allowances = allowances(home)?;
     let counts = allowances.month.is_some()
-        || asked.project.as_ref().is_some_and(|project| allowances.projects.contains_key(project));
+        || asked.project.as_ref().is_some_and(|project| allowances.projects.contains_key(project))
+        || asked.user.as_ref().is_some_and(|user| allowances.users.contains_key(user));
     if !counts || !asked.is_paid {
         return Ok(SpendingAdmission::default());
     }
@@ -183,7 +189,8 @@ pub fn admit(asked: &SpendingRequest, home: &Home) -> Result<SpendingAdmission, 
     let mut others = open(state.world());
     others.retain(|work| work.runs.is_empty() || work.runs.iter().any(|run| !asked.runs.contains(run)));
     let uses = uses(&allowances, &this_month(&paid), &paid, &others);
-    let counted: Vec<&AllowanceUse> = of_project(&uses, asked.project.as_deref()).collect();
+    let counts = |one: &&AllowanceUse| one.owner.counts(asked.project.as_deref(), asked.user.as_deref());
+    let counted: Vec<&AllowanceUse> = uses.iter().filter(counts).collect();
     let note = |one: &&AllowanceUse| {
         let percent = one.alert()?;
         Some(format!("note: {} has spent {} of {} this month, over {percent} %", name(one), one.spent, one.allowed))
@@ -196,7 +203,7 @@ pub fn admit(asked: &SpendingRequest, home: &Home) -> Result<SpendingAdmission, 
         let message = format!("{} may spend {} this month, and this {noun} has no budget", name(least), least.allowed);
         return Err(Error::Usage { message, hint: format!("{flag}, at most {left}") });
     };
-    let beyond = PaidWork { runs: asked.runs.clone(), project: None, most }.beyond(&paid);
+    let beyond = PaidWork { runs: asked.runs.clone(), project: None, user: None, most }.beyond(&paid);
     if beyond <= left {
         return Ok(admitted);
     }
@@ -213,5 +220,9 @@ pub fn admit(asked: &SpendingRequest, home: &Home) -> Result<SpendingAdmission, 
 
 /// Whose allowance it is.
 pub fn name(one: &AllowanceUse) -> String {
-    one.project.as_ref().map_or("this home".to_owned(), |project| format!("project `{project}`"))
+    match &one.owner {
+        AllowanceOwner::Home => "this home".to_owned(),
+        AllowanceOwner::Project(project) => format!("project `{project}`"),
+        AllowanceOwner::User(user) => format!("user `{user}`"),
+    }
 }

@@ -67,10 +67,10 @@ pub fn run(
     }
     machine::require_served(home, &plan.offer.provider)?;
     confirm(printer, &plan, yes)?;
-    let admitted = spending::admit(&SpendingRequest::submitted(&job, &plan), home)?;
+    let admitted = spending::admit(&SpendingRequest::submitted(&job, &plan, settings.user.as_deref()), home)?;
     admitted.notes.iter().for_each(|note| printer.say(note));
     let since = state.world().last_seq;
-    let sweep = submit::submit_sweep(&mut state, job, plan, preview.known, file)?;
+    let sweep = submit::submit_sweep(&mut state, (job, plan, preview.known), file, settings.user.clone())?;
     drop((state, admitted));
     if is_detached {
         return Ok(detached(&sweep, printer));

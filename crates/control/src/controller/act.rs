@@ -86,7 +86,8 @@ impl Controller {
                 let plan::SubmitTrial { run, job, plan, file, trial } = *new;
                 let run_id = run.clone();
                 let job_hash = job_hash(&job, &plan);
-                let (trial, user) = (Some(trial), None);
+                let user = self.world.sweeps.get(&trial.sweep).and_then(|sweep| sweep.user.clone());
+                let trial = Some(trial);
                 self.must(Event::Submitted(Box::new(Submitted { run, job, plan, job_hash, file, trial, user })));
                 self.offer_machines(&run_id);
             }

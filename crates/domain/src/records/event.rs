@@ -306,6 +306,9 @@ pub struct SweepSubmitted {
     pub job_hash: String,
     /// The file as the user named it.
     pub file: String,
+    /// Who has asked for it and for its trials, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 /// A machine will be rented.

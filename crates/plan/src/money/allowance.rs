@@ -1,6 +1,6 @@
-//! What projects may spend in a month: how much of it is spent, and how much is spoken for by runs that have not ended.
+//! What projects and users may spend in a month: how much of it is spent, and how much is spoken for by runs that have not ended.
 //!
-//! A run or sweep of a project with an allowance has a budget, and budgets of open ones count as if they were spent. So no
+//! A run or sweep of a project or user with an allowance has a budget, and budgets of open ones count as if they were spent. So no
 //! number of them together spends more than the allowance, however they race.
 
 use std::collections::BTreeMap;
@@ -18,6 +18,8 @@ pub struct Allowances {
     pub month: Option<Money>,
     /// By the runs of each project.
     pub projects: BTreeMap<String, Money>,
+    /// By the runs of each user: one of this machine, or the name of a token.
+    pub users: BTreeMap<String, Money>,
 }
 
 /// Work that has not ended, or asks to begin, and the most that it may cost.
@@ -26,6 +28,7 @@ pub struct PaidWork {
     /// Whose cost that is: a run, or the trials of a sweep so far; none for what has not begun.
     pub runs: Vec<RunId>,
     pub project: Option<String>,
+    pub user: Option<String>,
     pub most: Money,
 }
 
@@ -37,11 +40,34 @@ impl PaidWork {
     }
 }
 
+/// Whose allowance it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AllowanceOwner {
+    /// All runs of a home together.
+    Home,
+    /// A project.
+    Project(String),
+    /// A user.
+    User(String),
+}
+
+impl AllowanceOwner {
+    /// Whether work of this project and user counts.
+    pub fn counts(&self, project: Option<&str>, user: Option<&str>) -> bool {
+        match self {
+            AllowanceOwner::Home => true,
+            AllowanceOwner::Project(name) => project == Some(name.as_str()),
+            AllowanceOwner::User(name) => user == Some(name.as_str()),
+        }
+    }
+}
+
 /// How much of an allowance is used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AllowanceUse {
-    /// None for all runs together.
-    pub project: Option<String>,
+    /// Whose it is.
+    pub owner: AllowanceOwner,
     pub allowed: Money,
     /// Spent this month.
     pub spent: Money,
@@ -77,20 +103,18 @@ pub fn uses(
     all_lines: &[LedgerLine],
     open: &[PaidWork],
 ) -> Vec<AllowanceUse> {
-    let all = allowances.month.map(|allowed| (None, allowed));
-    let projects = allowances.projects.iter().map(|(project, allowed)| (Some(project.clone()), *allowed));
-    let of = |(project, allowed): (Option<String>, Money)| {
-        let counts = |of: &Option<String>| project.is_none() || *of == project;
-        let spent = month.iter().filter(|line| counts(&line.project)).map(|line| line.amount).sum();
-        let reserved = open.iter().filter(|work| counts(&work.project)).map(|work| work.beyond(all_lines)).sum();
-        AllowanceUse { project, allowed, spent, reserved }
+    let all = allowances.month.map(|allowed| (AllowanceOwner::Home, allowed));
+    let projects = allowances.projects.iter().map(|(name, allowed)| (AllowanceOwner::Project(name.clone()), *allowed));
+    let users = allowances.users.iter().map(|(name, allowed)| (AllowanceOwner::User(name.clone()), *allowed));
+    let of = |(owner, allowed): (AllowanceOwner, Money)| {
+        let counts =
+            |project: &Option<String>, user: &Option<String>| owner.counts(project.as_deref(), user.as_deref());
+        let spent = month.iter().filter(|line| counts(&line.project, &line.user)).map(|line| line.amount).sum();
+        let open = open.iter().filter(|work| counts(&work.project, &work.user));
+        let reserved = open.map(|work| work.beyond(all_lines)).sum();
+        AllowanceUse { owner, allowed, spent, reserved }
     };
-    all.into_iter().chain(projects).map(of).collect()
-}
-
-/// The uses that a run of this project counts to.
-pub fn of_project<'a>(uses: &'a [AllowanceUse], project: Option<&str>) -> impl Iterator<Item = &'a AllowanceUse> {
-    uses.iter().filter(move |one| one.project.is_none() || one.project.as_deref() == project)
+    all.into_iter().chain(projects).chain(users).map(of).collect()
 }
 
 #[cfg(test)]
@@ -122,27 +146,38 @@ mod tests {
     #[test]
     fn budgets_of_open_runs_count_as_spent() {
         let projects = [("vision".to_owned(), money("$100"))].into();
-        let allowances = Allowances { month: Some(money("$150")), projects };
-        let month = [line("a", Some("vision"), "$30"), line("b", None, "$20"), line("c", Some("vision"), "$5")];
+        let users = [("ann".to_owned(), money("$50"))].into();
+        let allowances = Allowances { month: Some(money("$150")), projects, users };
+        let ann = Some("ann".to_owned());
+        let hers = LedgerLine { user: ann.clone(), ..line("b", None, "$20") };
+        let month = [line("a", Some("vision"), "$30"), hers, line("c", Some("vision"), "$5")];
         let vision = Some("vision".to_owned());
-        let open = [PaidWork { runs: vec![RunId::new("c")], project: vision, most: money("$40") }];
+        let open = [PaidWork { runs: vec![RunId::new("c")], project: vision, user: ann, most: money("$40") }];
         let found = uses(&allowances, &month, &month, &open);
         let shown = found
             .iter()
-            .map(|one| format!("{:?} {} {} {} {:?}", one.project, one.spent, one.reserved, one.left(), one.alert()));
+            .map(|one| format!("{:?} {} {} {} {:?}", one.owner, one.spent, one.reserved, one.left(), one.alert()));
         assert_eq!(
             shown.collect::<Vec<_>>(),
-            ["None $55.00 $35.00 $60.00 None", "Some(\"vision\") $35.00 $35.00 $30.00 None"]
+            [
+                "Home $55.00 $35.00 $60.00 None",
+                "Project(\"vision\") $35.00 $35.00 $30.00 None",
+                "User(\"ann\") $20.00 $35.00 $0.00 None",
+            ]
         );
-        let left = |project| of_project(&found, project).map(AllowanceUse::left).min();
-        assert_eq!((left(Some("vision")), left(Some("other"))), (Some(money("$30")), Some(money("$60"))));
+        let left = |project, user| {
+            let counted = found.iter().filter(|one| one.owner.counts(project, user));
+            counted.map(AllowanceUse::left).min().unwrap()
+        };
+        assert_eq!((left(Some("vision"), None), left(Some("other"), Some("ben"))), (money("$30"), money("$60")));
+        assert_eq!(left(Some("other"), Some("ann")), Money::default());
     }
 
     /// A run that began in the month before may spend only what is left of its budget.
     #[test]
     fn what_was_spent_in_earlier_months_is_not_reserved_again() {
         let allowances = Allowances { month: Some(money("$50")), ..Allowances::default() };
-        let run = PaidWork { runs: vec![RunId::new("a")], project: None, most: money("$100") };
+        let run = PaidWork { runs: vec![RunId::new("a")], project: None, user: None, most: money("$100") };
         let all = [line("a", None, "$80"), line("a", None, "$5")];
         let found = uses(&allowances, &all[1..], &all, &[run]);
         assert_eq!((found[0].spent, found[0].reserved, found[0].left()), (money("$5"), money("$15"), money("$30")));
@@ -151,7 +186,8 @@ mod tests {
     #[test]
     fn trials_of_a_sweep_count_to_its_budget_together() {
         let month = [line("s-t1", None, "$3"), line("s-t2", None, "$2"), line("other", None, "$1")];
-        let sweep = |most| PaidWork { runs: vec![RunId::new("s-t1"), RunId::new("s-t2")], project: None, most };
+        let runs = || vec![RunId::new("s-t1"), RunId::new("s-t2")];
+        let sweep = |most| PaidWork { runs: runs(), project: None, user: None, most };
         assert_eq!(sweep(money("$8")).beyond(&month), money("$3"));
         assert_eq!(sweep(money("$4")).beyond(&month), Money::default());
         let allowances = Allowances { month: Some(money("$10")), ..Allowances::default() };
@@ -160,16 +196,15 @@ mod tests {
 
     #[test]
     fn alerts_are_at_50_80_and_100_per_cent() {
-        let alert = |spent: &str| {
-            let spent = money(spent);
-            AllowanceUse { project: None, allowed: money("$10"), spent, reserved: Money::default() }.alert()
+        let used = |spent: &str| {
+            let (owner, spent) = (AllowanceOwner::Home, money(spent));
+            AllowanceUse { owner, allowed: money("$10"), spent, reserved: Money::default() }
         };
+        let alert = |spent: &str| used(spent).alert();
         for (spent, expected) in [("$4.999999", None), ("$5", Some(50)), ("$8", Some(80)), ("$10", Some(100))] {
             assert_eq!(alert(spent), expected, "{spent}");
         }
-        let used =
-            AllowanceUse { project: None, allowed: money("$10"), spent: money("$3"), reserved: Money::default() };
-        assert_eq!(used.forecast(10, 30), money("$9"));
+        assert_eq!(used("$3").forecast(10, 30), money("$9"));
     }
 
     /// A thousand submissions that each see what the ones before them have taken.
@@ -181,7 +216,8 @@ mod tests {
             let asked = Money::from_micros(1 + 777_777 * (number % 7));
             let left = uses(&allowances, &[], &[], &open)[0].left();
             if asked <= left {
-                open.push(PaidWork { runs: vec![RunId::new(format!("r{number}"))], project: None, most: asked });
+                let runs = vec![RunId::new(format!("r{number}"))];
+                open.push(PaidWork { runs, project: None, user: None, most: asked });
             }
         }
         let taken: Money = open.iter().map(|work| work.most).sum();

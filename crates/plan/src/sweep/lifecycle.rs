@@ -76,6 +76,7 @@ impl World {
             known: submitted.known,
             job_hash: submitted.job_hash.clone(),
             file: submitted.file.clone(),
+            user: submitted.user.clone(),
             submitted: record.at,
             order: record.seq,
             state: SweepState::Running,

@@ -156,6 +156,9 @@ pub struct SweepRecord {
     pub job_hash: String,
     /// The job file as the user named it.
     pub file: String,
+    /// Who has asked for it and for its trials, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// When it was submitted.
     pub submitted: Timestamp,
     /// Number of its first event.

@@ -93,6 +93,7 @@ pub fn serve(root: &Path) -> Result<(), Failure> {
         admitter: Arc::new(|_| Ok(Box::new(()))),
         resume_check: Arc::new(|_, _| Ok(())),
         offers: Arc::new(|_| Ok(Vec::new())),
+        user: None,
     };
     api::serve(&home, None, sender.clone(), answers, None)?;
     let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(Yes)];

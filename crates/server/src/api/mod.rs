@@ -25,9 +25,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use axum::Router;
 use axum::middleware;
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use domain::job::Budget;
 use domain::schedule::DueRun;
 use domain::sweep::Known;
@@ -42,6 +42,8 @@ use crate::files::BlobStore;
 use crate::home::Home;
 use crate::secrets::SecretKey;
 use crate::state::StateReader;
+
+use access::NamedClient;
 
 pub use access::TlsIdentity;
 pub use access::agents::{AgentAccess, JoinRefusal};
@@ -100,8 +102,8 @@ pub type TaskPlanner = dyn Fn(&SubmitRequest, &TaskStart) -> Result<PlannedJob, 
 /// Work that may cost money.
 #[derive(Debug, Clone, Copy)]
 pub enum PaidRequest<'a> {
-    /// A job is submitted with a plan.
-    Submit(&'a Job, &'a Plan),
+    /// A job is submitted with a plan, by a user where that is known.
+    Submit(&'a Job, &'a Plan, Option<&'a str>),
     /// A run is resumed, perhaps with another budget.
     Resume(&'a RunId, &'a Run, Option<Money>),
     /// A sweep is resumed, perhaps with another budget.
@@ -116,7 +118,7 @@ pub type Admitter = dyn Fn(PaidRequest<'_>) -> Result<Box<dyn Send>, ApiError> +
 /// for.
 pub type ResumeCheck = dyn Fn(&World, &RunOrSweep) -> Result<(), ApiError> + Send + Sync;
 
-/// Functions of the command line, so that API and commands agree.
+/// What the command line knows and does, so that API and commands agree.
 #[derive(Clone)]
 pub struct Answers {
     /// Plans a job.
@@ -131,6 +133,8 @@ pub struct Answers {
     pub resume_check: Arc<ResumeCheck>,
     /// Lists offers.
     pub offers: Arc<OfferLister>,
+    /// Who runs the server: whoever asks at its socket or with the owner's token, neither of which has a name.
+    pub user: Option<String>,
 }
 
 /// What handlers work with.
@@ -143,6 +147,13 @@ pub(crate) struct Api {
     reader: Arc<StateReader>,
     streams: Arc<Semaphore>,
     blobs: Arc<BlobStore>,
+}
+
+impl Api {
+    /// Who asks: the name of the token, or else whoever runs the server.
+    fn user(&self, client: Option<Extension<NamedClient>>) -> Option<String> {
+        client.map(|Extension(NamedClient(name))| name).or_else(|| self.answers.user.clone())
+    }
 }
 
 /// An address at which the API is served besides the socket.

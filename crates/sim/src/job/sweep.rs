@@ -46,5 +46,6 @@ pub(crate) fn sweep_submitted(scenario: &Scenario, budget: Option<Money>, rule: 
         known: Known::default(),
         job_hash: "hash".into(),
         file: "job.yaml".into(),
+        user: None,
     }))
 }

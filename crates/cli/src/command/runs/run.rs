@@ -155,7 +155,7 @@ pub fn start(
     machine::require_served(home, &plan.offer.provider)?;
     confirm(printer, &plan, options.yes)?;
     // Held until the run is submitted, so that two of them do not spend the same money.
-    let admitted = spending::admit(&SpendingRequest::submitted(&job, &plan), home)?;
+    let admitted = spending::admit(&SpendingRequest::submitted(&job, &plan, settings.user.as_deref()), home)?;
     admitted.notes.iter().for_each(|note| printer.say(note));
     let (is_program, origin) = (matches!(job.work, Work::Command(_)), origin::of(folder_of(&job, file)));
     let run = submit::submit_as(&mut state, job, plan, file, settings.user.clone())?;

@@ -100,6 +100,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         admitter: admitter(home.clone()),
         resume_check: resume_check(home.clone()),
         offers: offers(settings),
+        user: settings.user.clone(),
     };
     let places = api::serve(&home, listen, sender.clone(), answers, args.quota)?;
     for place in &places {
@@ -291,7 +292,7 @@ fn samples_of(home: &Home, run: &RunId) -> Result<String, Problem> {
 fn admitter(home: Home) -> Arc<api::Admitter> {
     Arc::new(move |request| {
         let asked = match request {
-            PaidRequest::Submit(job, plan) => SpendingRequest::submitted(job, plan),
+            PaidRequest::Submit(job, plan, user) => SpendingRequest::submitted(job, plan, user),
             PaidRequest::Resume(id, run, budget) => SpendingRequest::resumed(id, run, budget).hinting("send `budget`"),
             PaidRequest::ResumeSweep(sweep, budget) => {
                 SpendingRequest::resumed_sweep(sweep, budget).hinting("send `budget`")

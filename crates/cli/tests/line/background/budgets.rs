@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use super::remote::Served;
 use super::serve::Server;
-use crate::home::Home;
+use crate::home::{Home, said, text};
 
 pub fn with_budgets(text: &str) -> Home {
     let home = Home::new();
@@ -140,4 +141,29 @@ fn a_sweep_needs_a_budget_that_fits() {
     assert!(said.code == Some(3) && said.err.contains("and the sweep may spend $2.00"), "{}", said.err);
     let said = sweep("budget: {max: $0.5}\n");
     assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+}
+
+#[test]
+fn whoever_has_a_token_spends_what_its_name_may_spend() {
+    let (there, here) = (with_budgets(r#"{"users": {"ann": "$1"}}"#), Home::new());
+    let token = |name: &str| {
+        let created = there.gradus(&["token", "create", name]);
+        assert_eq!(created.code, Some(0), "{}", created.err);
+        created.out.trim().to_owned()
+    };
+    let (ann, ben) = (token("ann"), token("ben"));
+    let served = Served::start(&there, &["--price", "0.36/h"]);
+    let job = there.job("job.yaml", "name: p\nbudget: {max: $0.75}\nrun: sleep 600\n");
+    let run = |token: &str| {
+        let arguments = ["run", text(&job), "--new", "--detach", "--yes", "--server", served.url.as_str()];
+        said(here.command(&arguments).env("GRADUS_TOKEN", token).output().unwrap())
+    };
+    let first = run(&ann);
+    assert_eq!(first.code, Some(0), "{}", first.err);
+    let second = run(&ann);
+    assert!(second.code == Some(3) && second.err.contains("user `ann` has $0.25 left of $1.00"), "{}", second.err);
+    let other = run(&ben);
+    assert_eq!(other.code, Some(0), "{}", other.err);
+    let costs = there.gradus(&["cost", "--by", "user", "--json"]).out;
+    assert!(costs.contains("\"ann\""), "{costs}");
 }

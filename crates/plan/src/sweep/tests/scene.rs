@@ -87,6 +87,7 @@ impl Scene {
             known: Known::default(),
             job_hash: String::new(),
             file: "job.yaml".into(),
+            user: None,
         };
         let mut scene = Scene {
             log: Vec::new(),

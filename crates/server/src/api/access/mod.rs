@@ -50,8 +50,12 @@ pub fn make_token(home: &Home) -> Result<(), Error> {
     written.map_err(Error::file("write", &path))
 }
 
+/// Who asks, where a request came with a token that has a name.
+#[derive(Debug, Clone)]
+pub(super) struct NamedClient(pub(super) String);
+
 /// Lets a request pass that carries a token; a probe of health needs none.
-pub(super) async fn require(State(home): State<Arc<Home>>, request: Request, next: Next) -> Response {
+pub(super) async fn require(State(home): State<Arc<Home>>, mut request: Request, next: Next) -> Response {
     let carried = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let carried = carried.and_then(|value| value.strip_prefix("Bearer ")).map(|text| text.trim().to_owned());
     if request.uri().path() == "/v1/health" {
@@ -64,19 +68,22 @@ pub(super) async fn require(State(home): State<Arc<Home>>, request: Request, nex
         allowed(&carried, owner.as_deref(), &known, clock::now()).map_err(|why| refusal(&why))
     });
     match allowed.await {
-        Ok(()) => {
+        Ok(name) => {
             visitor::trust(&request);
+            if let Some(name) = name {
+                request.extensions_mut().insert(NamedClient(name));
+            }
             next.run(request).await
         }
         Err(failure) => failure.into_response(),
     }
 }
 
-/// Whether a token may enter, or why not.
-fn allowed(carried: &str, owner: Option<&str>, known: &[NamedToken], now: Timestamp) -> Result<(), String> {
+/// Whether a token may enter, or why not; its name, where it has one.
+fn allowed(carried: &str, owner: Option<&str>, known: &[NamedToken], now: Timestamp) -> Result<Option<String>, String> {
     let hash = sha256(carried);
     if owner.map(str::trim).is_some_and(|owner| !owner.is_empty() && sha256(owner) == hash) {
-        return Ok(());
+        return Ok(None);
     }
     match known.iter().find(|token| token.sha256 == hash) {
         None => Err("the token is not known here, or was removed".to_owned()),
@@ -84,7 +91,7 @@ fn allowed(carried: &str, owner: Option<&str>, known: &[NamedToken], now: Timest
             let expired = jiff::Timestamp::from_microsecond(expires.0).unwrap_or_default();
             Err(format!("the token `{name}` has expired at {expired:.0}"))
         }
-        Some(_) => Ok(()),
+        Some(token) => Ok(Some(token.name.clone())),
     }
 }
 
@@ -104,15 +111,16 @@ mod tests {
             NamedToken { name, sha256, created: Timestamp(0), expires }
         };
         let known = [token("ann", "a", Some(Timestamp(10_000_000))), token("ben", "b", None)];
-        let check = |carried: &str, owner: Option<&str>, now: i64, why: Option<&str>| {
+        let check = |carried: &str, owner: Option<&str>, now: i64, expected: Result<Option<&str>, &str>| {
             let found = allowed(carried, owner, &known, Timestamp(now));
-            assert_eq!(found.err().as_deref(), why, "{carried}");
+            let expected = expected.map(|name| name.map(str::to_owned)).map_err(str::to_owned);
+            assert_eq!(found, expected, "{carried}");
         };
-        let unknown = Some("the token is not known here, or was removed");
-        check("a", None, 9_999_999, None);
-        check("a", None, 10_000_000, Some("the token `ann` has expired at 1970-01-01T00:00:10Z"));
-        check("b", None, i64::MAX, None);
-        check("c", Some("c\n"), 0, None);
+        let unknown = Err("the token is not known here, or was removed");
+        check("a", None, 9_999_999, Ok(Some("ann")));
+        check("a", None, 10_000_000, Err("the token `ann` has expired at 1970-01-01T00:00:10Z"));
+        check("b", None, i64::MAX, Ok(Some("ben")));
+        check("c", Some("c\n"), 0, Ok(None));
         check("c", None, 0, unknown);
         check("", Some("\n"), 0, unknown);
         check(&sha256("a"), None, 0, unknown);

@@ -7,17 +7,18 @@ pub(super) mod schedules;
 
 use std::sync::{Arc, Mutex};
 
-use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::{Extension, Json};
 use domain::run::{RunState, StopBy};
-use domain::{Event, Plan, RunId};
+use domain::{Event, Job, Plan, RunId};
 use plan::World;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::keys::{SubmissionKey, key, other_request};
+use super::access::NamedClient;
 use super::failure::ApiError;
 use super::views::{RunDetails, RunSummary, SubmitRequest, SubmittedRun, spent};
 use super::{Api, PaidRequest, PlannedJob, reading};
@@ -57,6 +58,7 @@ pub(super) async fn plan(
 pub(super) async fn submit(
     State(api): State<Api>,
     headers: HeaderMap,
+    client: Option<Extension<NamedClient>>,
     request: Result<Json<SubmitRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<SubmittedRun>), ApiError> {
     let request = body(request)?;
@@ -67,7 +69,7 @@ pub(super) async fn submit(
     {
         return Ok(answer);
     }
-    let file = request.path();
+    let (file, user) = (request.path(), api.user(client));
     let PlannedJob { mut job, plan, warnings, .. } = planned(&api, request).await?;
     let hash = job_hash(&job, &plan);
     let mut run = RunId::new(named(&job.name, key.as_ref().map(|key| &*key.text)));
@@ -76,9 +78,7 @@ pub(super) async fn submit(
     {
         return Ok(answer);
     }
-    let (asked, admitting) = ((job.clone(), plan.clone()), api.clone());
-    let admitted = admitted(move || (admitting.answers.admitter)(PaidRequest::Submit(&asked.0, &asked.1)));
-    let admitted = match admitted.await {
+    let admitted = match admit_job(&api, &job, &plan, user.as_deref()).await {
         Ok(admitted) => admitted,
         // The same request, sent twice at the same time, may have had what is missing now.
         Err(refused) => {
@@ -90,15 +90,8 @@ pub(super) async fn submit(
         run = RunId::new(key.claimed(&api, run.to_string()).await?);
     }
     api.key.seal_job(&mut job).map_err(ApiError::inside)?;
-    let mut event = domain::event::Submitted {
-        run: run.clone(),
-        job,
-        plan: plan.clone(),
-        job_hash: hash,
-        file,
-        trial: None,
-        user: None,
-    };
+    let mut event =
+        domain::event::Submitted { run: run.clone(), job, plan: plan.clone(), job_hash: hash, file, trial: None, user };
     for _ in 0..NAMES {
         match api.door.request_holding(Event::Submitted(Box::new(event.clone())), admitted.clone()).await {
             Ok(_) => return Ok(created(event.run, plan, warnings)),
@@ -129,6 +122,12 @@ pub(super) type Admitted = Arc<Mutex<Box<dyn Send>>>;
 
 /// One request is admitted at a time: others wait here, and not on threads that readers need.
 static ADMITTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// Admits a job that is submitted, perhaps for a user.
+pub(super) async fn admit_job(api: &Api, job: &Job, plan: &Plan, user: Option<&str>) -> Result<Admitted, ApiError> {
+    let (api, job, plan, user) = (api.clone(), job.clone(), plan.clone(), user.map(str::to_owned));
+    admitted(move || (api.answers.admitter)(PaidRequest::Submit(&job, &plan, user.as_deref()))).await
+}
 
 /// Admits work that may spend money.
 pub(super) async fn admitted(

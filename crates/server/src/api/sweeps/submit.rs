@@ -1,17 +1,18 @@
 //! Submitting a sweep, once for each key however often it is sent.
 
-use axum::Json;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::http::{HeaderMap, StatusCode};
+use axum::{Extension, Json};
 use domain::event::SweepSubmitted;
 use domain::{Event, SweepId};
 
+use crate::api::access::NamedClient;
 use crate::api::failure::ApiError;
 use crate::api::runs::keys::{SubmissionKey, key};
-use crate::api::runs::{NAMES, admitted, body};
+use crate::api::runs::{NAMES, admit_job, body};
 use crate::api::views::{SubmitRequest, SubmittedSweep};
-use crate::api::{Api, PaidRequest, PlannedJob, reading};
+use crate::api::{Api, PlannedJob, reading};
 use crate::submit::{job_hash, named};
 
 /// A submission, as it is answered.
@@ -21,6 +22,7 @@ type Submission = (StatusCode, Json<SubmittedSweep>);
 pub(in crate::api) async fn submit(
     State(api): State<Api>,
     headers: HeaderMap,
+    client: Option<Extension<NamedClient>>,
     request: Result<Json<SubmitRequest>, JsonRejection>,
 ) -> Result<Submission, ApiError> {
     let request = body(request)?;
@@ -32,15 +34,13 @@ pub(in crate::api) async fn submit(
         return Ok(answer);
     }
     let planning = api.clone();
-    let file = request.path();
+    let (file, user) = (request.path(), api.user(client));
     let planned = reading::blocking(move || (planning.answers.planner)(&request)).await?;
     let PlannedJob { mut job, plan, known, warnings } = planned;
     let Some(known) = known else {
         return Err(ApiError::new(422, "this job has no `sweep:`").hint("send a single run to `/v1/runs`"));
     };
-    let (asked, admitting) = ((job.clone(), plan.clone()), api.clone());
-    let admit = admitted(move || (admitting.answers.admitter)(PaidRequest::Submit(&asked.0, &asked.1)));
-    let admitted = match admit.await {
+    let admitted = match admit_job(&api, &job, &plan, user.as_deref()).await {
         Ok(admitted) => admitted,
         // The same request, sent twice at the same time, may have had what is missing now.
         Err(refused) => {
@@ -54,7 +54,7 @@ pub(in crate::api) async fn submit(
     }
     let job_hash = job_hash(&job, &plan);
     api.key.seal_job(&mut job).map_err(ApiError::inside)?;
-    let mut event = SweepSubmitted { sweep: SweepId::new(name), job, plan: plan.clone(), known, job_hash, file };
+    let mut event = SweepSubmitted { sweep: SweepId::new(name), job, plan: plan.clone(), known, job_hash, file, user };
     for _ in 0..NAMES {
         match api.door.request_holding(Event::SweepSubmitted(Box::new(event.clone())), admitted.clone()).await {
             Ok(_) => {

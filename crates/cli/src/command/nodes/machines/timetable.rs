@@ -231,7 +231,8 @@ fn start_due(
         return Ok(false);
     }
     let (job, plan, _) = again(of_run(state, machine).map_err(said)?, machine, (None, None)).map_err(said)?;
-    let admitted = spending::admit(&SpendingRequest::submitted(&job, &plan), home).map_err(said)?;
+    let admitted =
+        spending::admit(&SpendingRequest::submitted(&job, &plan, settings.user.as_deref()), home).map_err(said)?;
     // Only now: what is refused would be counted each minute.
     charge(machine, home, state).map_err(said)?;
     let (job, plan, file) = again(of_run(state, machine).map_err(said)?, machine, (None, None)).map_err(said)?;

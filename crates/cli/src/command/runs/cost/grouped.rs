@@ -1,6 +1,7 @@
 //! Costs counted under runs, users, projects, days or providers.
 
 use domain::Money;
+use plan::money::allowance::AllowanceOwner;
 use plan::money::ledger::{CostGroup, CostTotal, totals, within};
 use serde_json::json;
 use server::state::StateReader;
@@ -120,8 +121,14 @@ fn budgets(home: &Home, state: &State, printer: &mut Printer) -> Result<(), Erro
     for one in spending::used(&allowances, home, state)? {
         let forecast = one.forecast(month.passed, month.length());
         if printer.is_json() {
+            let (project, user) = match &one.owner {
+                AllowanceOwner::Home => (None, None),
+                AllowanceOwner::Project(project) => (Some(project), None),
+                AllowanceOwner::User(user) => (None, Some(user)),
+            };
             printer.json(&json!({
-                "budget": one.project,
+                "budget": project,
+                "user": user,
                 "allowed_micro_usd": one.allowed.micros(),
                 "spent_micro_usd": one.spent.micros(),
                 "reserved_micro_usd": one.reserved.micros(),

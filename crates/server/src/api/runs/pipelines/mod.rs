@@ -2,10 +2,10 @@
 
 pub(in crate::api) mod keeper;
 
-use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::{Extension, Json};
 use domain::file::JobPipeline;
 use domain::{Event, PipelineId, Plan};
 use plan::{PipelineRecord, PipelineState};
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::keys::{SubmissionKey, key};
 use super::{NAMES, body};
+use crate::api::access::NamedClient;
 use crate::api::failure::ApiError;
 use crate::api::views::SubmitRequest;
 use crate::api::{Api, TaskStart, reading};
@@ -43,6 +44,7 @@ pub(in crate::api) async fn show(
 pub(in crate::api) async fn submit(
     State(api): State<Api>,
     headers: HeaderMap,
+    client: Option<Extension<NamedClient>>,
     request: Result<Json<SubmitRequest>, JsonRejection>,
 ) -> Result<Answer, ApiError> {
     let request = body(request)?;
@@ -62,9 +64,10 @@ pub(in crate::api) async fn submit(
     if let Some(key) = &key {
         name = key.claimed(&api, name).await?;
     }
-    let mut id = PipelineId::new(name);
+    let (mut id, user) = (PipelineId::new(name), api.user(client));
     for _ in 0..NAMES {
-        let event = pipeline_submitted((id.clone(), &pipeline), &request, &api.key, None).map_err(ApiError::inside)?;
+        let event = pipeline_submitted((id.clone(), &pipeline), &request, &api.key, user.clone());
+        let event = event.map_err(ApiError::inside)?;
         match api.door.request(event).await {
             Ok(_) => return Ok((StatusCode::CREATED, Json(json!({ "pipeline": id, "is_new": true })))),
             // The same request, sent twice at the same time.

@@ -13,9 +13,9 @@ use domain::{Event, RunId, ScheduleId, Timestamp};
 use plan::{LastDueRun, ScheduleDecision, ScheduleRecord};
 
 use crate::api::failure::ApiError;
-use crate::api::runs::admitted;
+use crate::api::runs::admit_job;
 use crate::api::views::SubmitRequest;
-use crate::api::{Api, DueStart, PaidRequest, PlannedJob, reading};
+use crate::api::{Api, DueStart, PlannedJob, reading};
 use crate::clock;
 use crate::submit::{job_hash, request_of};
 
@@ -151,8 +151,7 @@ pub(in crate::api) async fn submit_planned(
     if known.is_some() {
         return Err(ApiError::new(422, "its job has a `sweep:`, and is no single run"));
     }
-    let (asked, admitting) = ((job.clone(), plan.clone()), api.clone());
-    let admitted = admitted(move || (admitting.answers.admitter)(PaidRequest::Submit(&asked.0, &asked.1))).await?;
+    let admitted = admit_job(api, &job, &plan, user.as_deref()).await?;
     let job_hash = job_hash(&job, &plan);
     api.key.seal_job(&mut job).map_err(ApiError::inside)?;
     let submitted = Submitted { run: run.clone(), job, plan, job_hash, file, trial: None, user };

@@ -2,10 +2,10 @@
 
 pub(in crate::api) mod keeper;
 
-use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::{Extension, Json};
 use domain::event::ScheduleAdded;
 use domain::schedule::{DueTimes, ScheduleChange};
 use domain::{Event, ScheduleId, Timestamp};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::keys::{SubmissionKey, key};
 use super::{NAMES, body};
+use crate::api::access::NamedClient;
 use crate::api::failure::ApiError;
 use crate::api::views::SubmitRequest;
 use crate::api::{Api, PlannedJob, reading};
@@ -43,6 +44,7 @@ pub(in crate::api) async fn show(
 pub(in crate::api) async fn add(
     State(api): State<Api>,
     headers: HeaderMap,
+    client: Option<Extension<NamedClient>>,
     request: Result<Json<SubmitRequest>, JsonRejection>,
 ) -> Changed {
     let request = body(request)?;
@@ -64,9 +66,9 @@ pub(in crate::api) async fn add(
     if let Some(key) = &key {
         name = key.claimed(&api, name).await?;
     }
-    let sealed = sealed_request(&api.key, &request).map_err(ApiError::inside)?;
+    let (sealed, user) = (sealed_request(&api.key, &request).map_err(ApiError::inside)?, api.user(client));
     let schedule = ScheduleId::new(name);
-    let mut event = ScheduleAdded { schedule, times, request: sealed, file: request.path(), user: None };
+    let mut event = ScheduleAdded { schedule, times, request: sealed, file: request.path(), user };
     for _ in 0..NAMES {
         match api.door.request(Event::ScheduleAdded(Box::new(event.clone()))).await {
             Ok(_) => return Ok((StatusCode::CREATED, Json(json!({ "schedule": event.schedule, "is_new": true })))),
