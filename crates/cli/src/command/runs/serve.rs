@@ -154,9 +154,12 @@ fn with_agents(listen: Option<Listen>, args: &Args, home: &Home) -> Result<Optio
     let (Some(url), Some(listen)) = (&args.agents_at, listen.clone()) else { return Ok(listen) };
     let Some(tls) = &listen.tls else { return Ok(Some(listen)) };
     let url = url.trim_end_matches('/').to_owned();
-    if !url.starts_with("https://") {
+    let host = url.strip_prefix("https://").unwrap_or_default();
+    if host.is_empty() || host.contains(['/', '@', '?', '#', ' ']) {
         return Err(Error::Usage {
-            message: format!("`{url}` is no address for agents: they reach the server over TLS only"),
+            message: format!(
+                "`{url}` is no address for agents: they reach the server over TLS, by its host and port only"
+            ),
             hint: "write `--agents-at https://HOST:PORT`, as nodes reach the address of `--listen`".to_owned(),
         });
     }

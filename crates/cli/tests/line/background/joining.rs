@@ -265,3 +265,17 @@ fn the_process_of_an_agent_joins_and_finds_the_next_server() {
     agent.kill().unwrap();
     agent.wait().unwrap();
 }
+
+#[test]
+fn an_address_that_agents_cannot_use_is_refused_before_the_server_starts() {
+    let home = Home::new();
+    let [certificate, key] = identity("");
+    for address in ["http://192.0.2.7:7070", "https://", "192.0.2.7:7070", "https://me@192.0.2.7", "https://a/b"] {
+        let options = ["--tls-cert", certificate.as_str(), "--tls-key", key.as_str(), "--agents-at", address];
+        let said = home.gradus(&[&["serve", "--listen", "127.0.0.1:0"], &options[..]].concat());
+        let hint = "write `--agents-at https://HOST:PORT`";
+        assert!(said.code == Some(2) && said.err.contains(hint), "{address}: {:?} {}", said.code, said.err);
+    }
+    let said = home.gradus(&["serve", "--listen", "127.0.0.1:0", "--agents-at", "https://192.0.2.7:7070"]);
+    assert!(said.code == Some(2) && said.err.contains("--tls-cert"), "{:?} {}", said.code, said.err);
+}
