@@ -269,6 +269,9 @@ fn a_bootstrap_that_is_cut_off_is_made_again_and_leaves_nothing() {
     scene.wait("libtorch is being copied", 60, || partial().contains("/lib/"));
     scene.lab(&["exec", "11", "pkill", "-9", "-f", "sshd: root"]);
     assert!(!first.wait().unwrap().success(), "its connection was cut");
+    // What unpacks there may still have something to read, and would make the folder new again.
+    let unpacks = || scene.lab(&["exec", "11", "sh", "-c", "pgrep -x tar || true"]);
+    scene.wait("nothing is unpacked any more", 60, || unpacks().trim().is_empty());
     let left = partial();
     assert!(left.contains("/lib/"), "it was cut while it copied: {left}");
     for path in left.lines() {
