@@ -8,43 +8,59 @@ use super::{Scene, expected};
 #[path = "../../../store/tests/moto/s3.rs"]
 mod s3;
 
-/// The host that stands for every machine.
+/// The hosts that stand for every machine of a test.
 const HOST: u32 = 10;
+const SHARED: u32 = 16;
 
 /// A configuration of `ssh` by which every machine of AWS is this host.
-fn stand_in(scene: &Scene) -> String {
+fn stand_in(scene: &Scene, host: u32) -> String {
     let mut named = Command::new("ssh");
-    named.arg("-G").arg("-F").arg(scene.lab.join("ssh_config")).arg(format!("host-{HOST}"));
+    named.arg("-G").arg("-F").arg(scene.lab.join("ssh_config")).arg(format!("host-{host}"));
     let said = named.output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
     let wanted = ["hostname", "user", "identityfile", "userknownhostsfile"];
     let lines = said.lines().filter(|line| wanted.iter().any(|word| line.starts_with(&format!("{word} "))));
     let lines: String = lines.map(|line| format!("  {line}\n")).collect();
     let path = scene.path("ssh_stand_in");
-    fs::write(&path, format!("Host i-*\n{lines}  HostKeyAlias host-{HOST}\n  IdentityAgent none\n")).unwrap();
+    fs::write(&path, format!("Host i-*\n{lines}  HostKeyAlias host-{host}\n  IdentityAgent none\n")).unwrap();
     path.to_str().unwrap().to_owned()
+}
+
+/// AWS, with this host as its machine.
+struct Account {
+    scene: Scene,
+    moto: s3::Moto,
+}
+
+impl Account {
+    fn with(host: u32) -> Account {
+        let scene = Scene::with(&[]);
+        scene.lab(&["start", &host.to_string()]);
+        let moto = s3::Moto::start();
+        fs::create_dir_all(scene.path("home")).unwrap();
+        let options = serde_json::json!({
+            "image": "ami-12c6146b", "ssh_from": "192.0.2.1", "ssh_config": stand_in(&scene, host),
+        });
+        fs::write(scene.path("home/aws.json"), options.to_string()).unwrap();
+        Account { scene, moto }
+    }
+
+    fn gradus(&self, arguments: &[&str]) -> String {
+        let mut command = self.scene.command(arguments);
+        command.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.moto.port));
+        command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "secret");
+        let output = command.output().unwrap();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "gradus {arguments:?}: {out}{err}\n{}", self.scene.events());
+        out.into_owned()
+    }
 }
 
 #[test]
 #[ignore = "needs hosts and moto: `cargo xtask test` provides them"]
 fn a_machine_of_aws_is_rented_trains_and_is_given_back() {
-    let scene = Scene::with(&[]);
-    scene.lab(&["start", &HOST.to_string()]);
-    let moto = s3::Moto::start();
-    fs::create_dir_all(scene.path("home")).unwrap();
-    let options = serde_json::json!({
-        "image": "ami-12c6146b", "ssh_from": "192.0.2.1", "ssh_config": stand_in(&scene),
-    });
-    fs::write(scene.path("home/aws.json"), options.to_string()).unwrap();
-    let gradus = |arguments: &[&str]| {
-        let mut command = scene.command(arguments);
-        command.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", moto.port));
-        command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "secret");
-        let output = command.output().unwrap();
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "gradus {arguments:?}: {out}{err}\n{}", scene.events());
-        out.into_owned()
-    };
+    let account = Account::with(HOST);
+    let (scene, gradus) = (&account.scene, |arguments: &[&str]| account.gradus(arguments));
     let job = scene.job("aws/us-east-1, instance_type: g4dn.xlarge, use_spot: true", 4);
     let ran = gradus(&["run", &job, "--json", "--yes"]);
     let result: serde_json::Value = serde_json::from_str(ran.lines().last().unwrap()).unwrap();
@@ -58,4 +74,42 @@ fn a_machine_of_aws_is_rented_trains_and_is_given_back() {
     assert_eq!(gradus(&["cloud", "audit", "aws", "--json"]), "", "nothing is left");
     let checked = gradus(&["cloud", "check", "aws", "--json"]);
     assert!(checked.contains("\"missing\":[]"), "{checked}");
+}
+
+#[test]
+#[ignore = "needs hosts and moto: `cargo xtask test` provides them"]
+fn trials_of_a_sweep_take_over_one_machine_and_share_its_bill() {
+    let account = Account::with(SHARED);
+    let scene = &account.scene;
+    let job = scene.job("aws/us-east-1, instance_type: g4dn.xlarge, use_spot: true", 4);
+    let trials = "sweep: {method: grid, parallel: 1, parameters: {batch: [8, 16]}}\n";
+    fs::write(&job, fs::read_to_string(&job).unwrap() + trials).unwrap();
+    account.gradus(&["run", &job, "--json", "--yes"]);
+    let text = account.gradus(&["events", "--json"]);
+    let records: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| -> Vec<&serde_json::Value> { records.iter().filter(|it| it["event"] == kind).collect() };
+    let counts = ["rent_intended", "launched", "machine_taken", "released"].map(|kind| of(kind).len());
+    assert_eq!(counts, [1, 1, 1, 2], "one machine, for two trials: {text}");
+    let mut runs: Vec<String> = fs::read_dir(scene.path("home/runs"))
+        .unwrap()
+        .map(|it| it.unwrap().file_name().into_string().unwrap())
+        .collect();
+    runs.sort();
+    let [first, _] = &runs[..] else { panic!("{runs:?}") };
+    let weights = fs::read(scene.path("home/runs").join(first).join("export/model.safetensors")).unwrap();
+    assert_eq!(weights, expected(4), "the bits of a run here");
+    let found = scene.lab(&["exec", &SHARED.to_string(), "find", "/root/.gradus", "-name", first]);
+    assert_eq!(found, "", "the files of the trial before are deleted");
+    // Both trials have used the machine, and what they pay is what one machine costs: a minute at least, once.
+    let dollars = |value: &serde_json::Value| -> f64 {
+        value.as_str().expect("a price").trim_start_matches('$').trim_end_matches("/h").parse().unwrap()
+    };
+    let seconds = |record: &serde_json::Value| record["usage"]["elapsed"].as_f64().expect("a time") / 1e6;
+    let used: Vec<f64> = of("released").into_iter().map(seconds).collect();
+    assert!(used.iter().all(|seconds| *seconds > 0.0), "{used:?}");
+    let rate = dollars(&of("rent_intended")[0]["offer"]["rate"]) / 3600.0;
+    let paid: f64 = of("billed").into_iter().map(|record| dollars(&record["bill"]["total"])).sum();
+    let whole = used.iter().sum::<f64>().max(60.0) * rate;
+    assert!((whole - 1e-5..whole + 2.0 * rate).contains(&paid), "${paid} paid, ${whole} for the machine: {text}");
+    assert_eq!(account.gradus(&["cloud", "audit", "aws", "--json"]), "", "nothing is left");
 }
