@@ -26,7 +26,7 @@ use crate::loop_request::direct::DirectLoop;
 use crate::meter::RentMeter;
 use crate::reclaim::{self, MetadataService};
 use crate::tools::Tools;
-use crate::travel::{LoopFiles, RemoteLoop};
+use crate::travel::{LeftFiles, LoopFiles, RemoteLoop};
 use crate::{AgentSettings, Error, Patience, signals};
 
 /// A loop that has not answered for longer is away: what would be reported now may be wrong when it is back.
@@ -81,6 +81,7 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
         access: settings.access.clone(),
         spec,
         run: None,
+        left: LeftFiles::default(),
     };
     let departure = agent.attend(&inbox);
     meter.stop();
@@ -121,6 +122,7 @@ struct Agent {
     spec: LaunchSpec,
     /// The run that works here, or did last.
     run: Option<RunId>,
+    left: LeftFiles,
 }
 
 impl Agent {
@@ -228,8 +230,9 @@ impl Agent {
         let before = self.run.replace(start.run.clone());
         if let Some(before) = before.filter(|before| self.spec.is_remote && *before != start.run) {
             // Its run took the machine over: nothing of the one before is left for it, and nothing takes disk space.
-            let _ = std::fs::remove_dir_all(root.join("runs").join(before.as_str()));
+            self.left.add(before);
         }
+        let notes = self.left.delete(&root.join("runs"));
         let remote = self
             .spec
             .is_remote
@@ -255,7 +258,8 @@ impl Agent {
             events: self.events.clone(),
         };
         match Attempt::begin(start, tools, self.clock.now()) {
-            Ok((attempt, events)) => {
+            Ok((attempt, mut events)) => {
+                events.extend(notes);
                 self.attempt = Some(attempt);
                 (!events.is_empty()).then_some(SupervisorInput::Happened { attempt: id, events })
             }

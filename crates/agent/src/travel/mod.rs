@@ -1,11 +1,13 @@
 //! File transfers between this machine and a loop on another one, over the same socket as heartbeats.
 //!
 //! Before an attempt, [`inputs`] fetches its inputs and [`checkpoints`] its state. While it runs, and at its end,
-//! [`upload`] sends its outputs. Fetched files are cached, so that the next attempt on a machine starts at once.
+//! [`upload`] sends its outputs. Fetched files are cached, so that the next attempt on a machine starts at once. [`left`]
+//! deletes the files of runs that had the machine before.
 
 mod checkpoints;
 mod failure;
 mod inputs;
+mod left;
 mod loop_files;
 #[cfg(test)]
 mod tests;
@@ -21,6 +23,7 @@ use domain::{Cause, Finding, Work};
 use loop_files::disk;
 
 pub use failure::UploadFailure;
+pub use left::LeftFiles;
 pub use loop_files::{LoopFiles, TravelError};
 pub use upload::Uploader;
 
