@@ -14,8 +14,8 @@ use crate::outcome::Outcome;
 
 /// A way of which this is the probability is the one that was measured.
 const CLEAR: f64 = 0.95;
-/// A group of many rows counts as this power of their number: one machine measured a hundred times does not narrow the
-/// band of all others.
+/// A group of many rows counts as this power of their number, and a source as this power of what its groups count: one
+/// machine measured a hundred times, or one table of hundreds of rows, does not narrow the band of all others.
 const ALIKE: f64 = 0.5;
 /// How strongly spreads are drawn to those of others, in roots of groups.
 const DRAWN: f64 = 2.0;
@@ -30,6 +30,13 @@ const NARROWEST: f64 = 0.04;
 
 type Cell = (Origin, Class);
 
+/// How far a row is from its estimate, in logarithms.
+struct Residual<'a> {
+    off: f64,
+    group: &'a str,
+    source: &'a str,
+}
+
 /// What the rows of a cell say by themselves, in logarithms.
 struct Spread {
     offset: f64,
@@ -38,14 +45,19 @@ struct Spread {
 }
 
 impl Spread {
-    /// Of rows, each with its distance and its group.
-    fn of(rows: &[(f64, &str)]) -> Spread {
+    fn of(rows: &[Residual]) -> Spread {
         let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
-        for (_, group) in rows {
-            *sizes.entry(group).or_default() += 1.0;
+        for row in rows {
+            *sizes.entry(row.group).or_default() += 1.0;
         }
+        let of_group = |row: &Residual| sizes[row.group].powf(ALIKE - 1.0);
+        let mut sources: BTreeMap<&str, f64> = BTreeMap::new();
+        for row in rows {
+            *sources.entry(row.source).or_default() += of_group(row);
+        }
+        let weight = |row: &Residual| of_group(row) * sources[row.source].powf(ALIKE - 1.0);
         let weighted = |of: &dyn Fn(f64) -> f64| -> Vec<(f64, f64)> {
-            rows.iter().map(|(off, group)| (of(*off), sizes[group].powf(ALIKE - 1.0))).collect()
+            rows.iter().map(|row| (of(row.off), weight(row))).collect()
         };
         let offset = quantile(weighted(&|off| off), 0.5);
         // Four fifths of a normal distribution lie within that reach.
@@ -63,10 +75,11 @@ impl Spread {
 pub fn bands(outcomes: &[&Outcome]) -> ErrorBands {
     // Where one of several ways was measured, the distance of the ways is no error.
     let clear = outcomes.iter().filter(|outcome| outcome.clearest() > CLEAR);
-    let mut rows: BTreeMap<Cell, Vec<(f64, &str)>> = BTreeMap::new();
+    let mut rows: BTreeMap<Cell, Vec<Residual>> = BTreeMap::new();
     for outcome in clear {
         let cell = (outcome.case.row.origin, outcome.class);
-        rows.entry(cell).or_default().push((outcome.off(), outcome.case.row.group.as_str()));
+        let row = &outcome.case.row;
+        rows.entry(cell).or_default().push(Residual { off: outcome.off(), group: &row.group, source: &row.source });
     }
     let cells: BTreeMap<Cell, Spread> = rows.iter().map(|(cell, rows)| (*cell, Spread::of(rows))).collect();
 
