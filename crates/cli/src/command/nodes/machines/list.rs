@@ -36,6 +36,7 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
         if printer.is_json() {
             printer.json(&json!({
                 "instance": id,
+                "machine": instance.machine_name(id),
                 "run": instance.run,
                 "provider": instance.offer.provider,
                 "kind": instance.offer.kind,
@@ -54,7 +55,7 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
         rows.push(vec![
             instance.run.to_string(),
             format!("{} {}", instance.offer.provider, instance.offer.kind),
-            word(instance).to_owned(),
+            standing(id, instance),
             instance.offer.rate.to_string(),
             length(rented),
             spent.to_string(),
@@ -77,6 +78,14 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
     Ok(exit::DONE)
 }
 
+/// The state of a machine, and the name that it was rented under where its run has taken it over from another one.
+fn standing(id: &InstanceId, instance: &Instance) -> String {
+    match instance.machine_name(id) {
+        name if name == id => word(instance).to_owned(),
+        name => format!("{}, rented as {name}", word(instance)),
+    }
+}
+
 /// Whether a run has it still.
 fn is_live(world: &World, instance: &InstanceId) -> bool {
     world.live_instances().any(|(id, _)| id == instance)
@@ -89,6 +98,7 @@ fn stopped(machine: &KeptMachine, now: Timestamp, printer: &mut Printer) -> Opti
     if printer.is_json() {
         printer.json(&json!({
             "instance": machine.instance,
+            "machine": machine.instance,
             "run": machine.run(),
             "provider": machine.offer.provider,
             "kind": machine.offer.kind,
