@@ -43,6 +43,8 @@ pub struct OpProfile {
     pub balanced_stages: bool,
     /// Each exchange inside layers is started by Python code of the program's own, as nanotron does it.
     pub exchanged_by_python: bool,
+    /// Sharded weights are gathered in fp32, whatever is computed in ([`Savings::gathers_wide`](super::savings::Savings)).
+    pub gathers_wide: bool,
     /// Over how many ranks optimizer state is sharded, where that is not all replicas.
     pub sharded_over: Option<u32>,
     /// How its program runs.
@@ -82,6 +84,7 @@ impl OpProfile {
                 recomputed_whole: false,
                 balanced_stages: false,
                 exchanged_by_python: false,
+                gathers_wide: false,
                 sharded_over: None,
                 style: ProgramStyle::default(),
                 form: OpBreakdown::Totals(summary.clone()),
@@ -159,6 +162,7 @@ fn group_ops(graph: &Graph) -> OpProfile {
         recomputed_whole: false,
         balanced_stages: false,
         exchanged_by_python: false,
+        gathers_wide: false,
         sharded_over: None,
         style: ProgramStyle::default(),
     }

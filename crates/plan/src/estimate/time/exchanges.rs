@@ -37,6 +37,15 @@ pub(super) fn gradient_bytes(work: &OpProfile, setup: &Setup) -> f64 {
     }
 }
 
+/// Bytes of a sharded weight that is gathered: where each pass gathers it, and where only the update is followed by that.
+fn gathered_bytes(work: &OpProfile, setup: &Setup) -> f64 {
+    match (work.gathers_wide, setup.parallel.zero) {
+        (true, _) => setup.precision.weight_bytes(),
+        (false, Zero::Gradients) => 2.0,
+        (false, _) => setup.precision.compute_bytes(),
+    }
+}
+
 /// Seconds in which a stage of a pipeline passes a micro-batch on and its gradient back. Each of the ranks that share a layer
 /// passes its part on (Narayanan et al. 2021, section 4.1).
 pub(super) fn passing(work: &OpProfile, setup: &Setup, shared: &Shared) -> f64 {
@@ -80,10 +89,12 @@ pub(super) fn data_collectives(
             let scattered = CollectiveTime::spread(&around, weights * wide, units);
             [scattered, CollectiveTime::spread(&around, weights * width, 1.0)]
         }
-        (true, Zero::Gradients) => [scattered, CollectiveTime::spread(ring, weights * 2.0, units)],
+        (true, Zero::Gradients) => {
+            [scattered, CollectiveTime::spread(ring, weights * gathered_bytes(work, setup), units)]
+        }
         (true, Zero::Parameters) => {
             let elsewhere = work.parameters - division::held(work, setup);
-            let bytes = (work.gathered - elsewhere) / ranks * setup.precision.compute_bytes();
+            let bytes = (work.gathered - elsewhere) / ranks * gathered_bytes(work, setup);
             let gathered = CollectiveTime::spread(ring, bytes, units);
             [scattered, gathered.times(2.0 * micros)]
         }
@@ -112,10 +123,10 @@ pub(super) fn hybrid_collectives(
     let summed = CollectiveTime::sum(&far, weights * wide / f64::from(over), units).times(micros);
     let gathers = match parallel.zero {
         Zero::None | Zero::Optimizer => CollectiveTime::default(),
-        Zero::Gradients => CollectiveTime::spread(near, weights * 2.0, units),
+        Zero::Gradients => CollectiveTime::spread(near, weights * gathered_bytes(work, setup), units),
         Zero::Parameters => {
             let elsewhere = work.parameters - division::held(work, setup);
-            let bytes = (work.gathered - elsewhere) / ranks * setup.precision.compute_bytes();
+            let bytes = (work.gathered - elsewhere) / ranks * gathered_bytes(work, setup);
             CollectiveTime::spread(near, bytes, units).times(2.0 * micros)
         }
     };

@@ -116,6 +116,25 @@ fn gradients_beside_bfloat16_are_exchanged_in_fp32() {
 }
 
 #[test]
+fn what_casts_after_it_has_gathered_gathers_twice_as_much_in_16_bits() {
+    let shared = fitted().shared;
+    let check = |precision, zero, times: f64| {
+        let setup = Setup { precision, ..setup(ParallelDegrees { zero, ..degrees(8, 1, 1) }) };
+        let ring = Ring::of(&setup.device, 8, 1, &shared);
+        let gathered = |gathers_wide| {
+            let work = OpProfile { gathers_wide, half: false, ..wide_vocabulary() };
+            data_collectives(&work, &setup, &ring, false, &shared)[1].moving
+        };
+        let found = gathered(true) / gathered(false);
+        assert!((found - times).abs() < 1e-9, "{precision:?} {zero:?}: {found}");
+    };
+    check(NumericFormat::AmpBf16, Zero::Parameters, 2.0);
+    check(NumericFormat::AmpBf16, Zero::Gradients, 2.0);
+    check(NumericFormat::AmpBf16, Zero::Optimizer, 1.0);
+    check(NumericFormat::Fp32, Zero::Parameters, 1.0);
+}
+
+#[test]
 fn exchanges_cost_nothing_where_the_gpu_waits_for_its_processor() {
     let busy = Micro { forward: 1.0, backward: 2.0, tensor: 1.0, ..Micro::default() };
     assert!((busy.waited() - 1.0).abs() < 1e-9);

@@ -83,6 +83,7 @@ impl ResolvedNetwork {
             Some(adapters) => self.ops.frozen(adapters),
             None => self.ops,
         };
+        let ops = OpProfile { gathers_wide: savings.gathers_wide, ..ops };
         ResolvedNetwork { ops, savings, ..self }
     }
 
