@@ -29,6 +29,6 @@ pub use resume::Resumption;
 pub use verdict::{StepTimes, Straggler, straggler_found};
 pub use world::{
     AttemptState, Goodput, Illegal, Instance, LastDueRun, Measured, Member, PipelineDecision, PipelineRecord,
-    PipelineState, Run, RunAttempt, RunOrSweep, ScheduleDecision, ScheduleRecord, StepTotals, SweepRecord, SweepState,
-    World, bill, goodput, kept_steps, spent,
+    PipelineResumption, PipelineState, Run, RunAttempt, RunOrSweep, ScheduleDecision, ScheduleRecord, StepTotals,
+    SweepRecord, SweepState, World, bill, goodput, kept_steps, spent,
 };

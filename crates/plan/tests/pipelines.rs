@@ -4,7 +4,7 @@ use domain::event::PipelineSubmitted;
 use domain::pipeline::PipelineEnd;
 use domain::run::{Outcome, RunState, StopBy};
 use domain::{Cause, Event, Finding, PipelineId, Record, Timestamp};
-use plan::{PipelineDecision, PipelineState, World};
+use plan::{PipelineDecision, PipelineResumption, PipelineState, World};
 
 fn id() -> PipelineId {
     PipelineId::new("night-1")
@@ -71,6 +71,43 @@ fn a_stop_is_passed_on_to_the_task_that_runs() {
     let end = PipelineEnd::Stopped { by: StopBy::User };
     assert_eq!(decide(&stopping, done(Outcome::Succeeded)), PipelineDecision::End { end: end.clone() });
     assert_eq!(decide(&world(&[stop]), None), PipelineDecision::End { end });
+}
+
+#[test]
+fn a_pipeline_is_resumed_where_it_has_ended() {
+    let ended = |runs: usize, end: PipelineEnd| {
+        let advanced = (1..=runs).map(advanced);
+        world(&advanced.chain([Event::PipelineEnded { pipeline: id(), end }]).collect::<Vec<_>>())
+    };
+    let stopped = || PipelineEnd::Stopped { by: StopBy::User };
+    let failed = || PipelineEnd::Failed { task: "prep".to_owned(), message: "code 1".to_owned() };
+    let check = |world: &World, last: Option<RunState>, expected: PipelineResumption| {
+        assert_eq!(world.pipelines[&id()].resumption(last.as_ref()), expected, "{last:?}");
+    };
+    let code = Outcome::Failed { finding: Finding::new(Cause::ExitCode, "code 1") };
+    check(&ended(1, failed()), done(code.clone()), PipelineResumption::Run(id().task(1)));
+    check(&ended(2, stopped()), Some(RunState::Stopped { by: StopBy::User }), PipelineResumption::Run(id().task(2)));
+    // Planning the second task failed, or it was stopped before that.
+    check(&ended(1, failed()), done(Outcome::Succeeded), PipelineResumption::Next);
+    check(&ended(0, stopped()), None, PipelineResumption::Next);
+    // The first request was cut off between its two events.
+    check(&ended(1, failed()), Some(RunState::Queued), PipelineResumption::Next);
+    check(&ended(2, PipelineEnd::Done), done(Outcome::Succeeded), PipelineResumption::Complete);
+    check(&world(&[advanced(1)]), done(code), PipelineResumption::Running);
+    let stop = Event::PipelineStopRequested { pipeline: id() };
+    check(&world(&[advanced(1), stop]), Some(RunState::Queued), PipelineResumption::Stopping);
+}
+
+#[test]
+fn what_is_resumed_waits_for_its_run_and_goes_to_the_next_task() {
+    let resume = Event::PipelineResumeRequested { pipeline: id() };
+    let end = PipelineEnd::Failed { task: "prep".to_owned(), message: "code 1".to_owned() };
+    let resumed = world(&[advanced(1), Event::PipelineEnded { pipeline: id(), end }, resume.clone()]);
+    assert_eq!(decide(&resumed, Some(RunState::Queued)), PipelineDecision::Wait);
+    assert_eq!(decide(&resumed, done(Outcome::Succeeded)), PipelineDecision::Submit { place: 1 });
+    let mut complete = world(&[Event::PipelineEnded { pipeline: id(), end: PipelineEnd::Done }]);
+    let again = Record { seq: complete.last_seq + 1, at: Timestamp(0), event: resume };
+    assert!(complete.apply(&again).unwrap_err().why.contains("is done"));
 }
 
 #[test]

@@ -43,6 +43,7 @@ pub fn subject(world: &World, event: &Event) -> String {
         Event::PipelineSubmitted(submitted) => return submitted.pipeline.to_string(),
         Event::PipelineAdvanced { pipeline, .. }
         | Event::PipelineStopRequested { pipeline }
+        | Event::PipelineResumeRequested { pipeline }
         | Event::PipelineEnded { pipeline, .. } => return pipeline.to_string(),
         Event::ScheduleAdded(added) => return added.schedule.to_string(),
         Event::ScheduleChanged { schedule, .. }
@@ -58,7 +59,7 @@ pub fn sentence(event: &Event) -> String {
         Event::Submitted(submitted) => format!("submitted from {}", submitted.file),
         Event::StopRequested { by, .. } | Event::SweepStopRequested { by, .. } => stopping(*by).to_owned(),
         Event::ResumeRequested { set, .. } => format!("resume requested{}", Setting::said(set)),
-        Event::SweepResumeRequested { .. } => "resume requested".to_owned(),
+        Event::SweepResumeRequested { .. } | Event::PipelineResumeRequested { .. } => "resume requested".to_owned(),
         Event::RentIntended(intent) => {
             let machines = names(&intent.instance, &intent.others);
             format!("renting {} at {} as {machines}", intent.offer.kind, intent.offer.rate)

@@ -329,7 +329,8 @@ pub fn sentence(event: &Event) -> Option<String> {
         Event::SweepBudgetAlert { spent, .. } => format!("budget alert: {spent} spent"),
         Event::SweepEnded { .. } => return None,
         Event::PipelineSubmitted(_) | Event::PipelineAdvanced { .. } => return None,
-        Event::PipelineStopRequested { .. } | Event::PipelineEnded { .. } => return None,
+        Event::PipelineStopRequested { .. } | Event::PipelineResumeRequested { .. } => return None,
+        Event::PipelineEnded { .. } => return None,
         Event::ScheduleAdded(_) | Event::ScheduleChanged { .. } => return None,
         Event::ScheduleFired { .. } | Event::ScheduleSkipped { .. } => return None,
     };

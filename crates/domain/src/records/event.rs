@@ -214,6 +214,8 @@ pub enum Event {
     PipelineAdvanced { pipeline: PipelineId, run: RunId },
     /// A user requests that a pipeline stops, with the task that runs.
     PipelineStopRequested { pipeline: PipelineId },
+    /// A user requests that a pipeline continues, once the run of its newest task was resumed where it has not succeeded.
+    PipelineResumeRequested { pipeline: PipelineId },
     /// A pipeline is at its end.
     PipelineEnded { pipeline: PipelineId, end: PipelineEnd },
     /// A job is run at due times from now on.

@@ -53,6 +53,7 @@ impl Event {
             Event::PipelineSubmitted(submitted) => EventSubject::Pipeline(&submitted.pipeline),
             Event::PipelineAdvanced { pipeline, .. }
             | Event::PipelineStopRequested { pipeline }
+            | Event::PipelineResumeRequested { pipeline }
             | Event::PipelineEnded { pipeline, .. } => EventSubject::Pipeline(pipeline),
             Event::ScheduleAdded(added) => EventSubject::Schedule(&added.schedule),
             Event::ScheduleChanged { schedule, .. }

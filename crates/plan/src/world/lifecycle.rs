@@ -106,7 +106,8 @@ impl World {
             }
             Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => self.follow_sweep(record),
             Event::PipelineSubmitted(_) | Event::PipelineAdvanced { .. } => self.follow_pipeline(record),
-            Event::PipelineStopRequested { .. } | Event::PipelineEnded { .. } => self.follow_pipeline(record),
+            Event::PipelineStopRequested { .. } | Event::PipelineResumeRequested { .. } => self.follow_pipeline(record),
+            Event::PipelineEnded { .. } => self.follow_pipeline(record),
             Event::ScheduleAdded(_) | Event::ScheduleChanged { .. } => self.follow_schedule(record),
             Event::ScheduleFired { .. } | Event::ScheduleSkipped { .. } => self.follow_schedule(record),
         }

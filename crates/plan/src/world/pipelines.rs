@@ -87,7 +87,37 @@ impl PipelineState {
     }
 }
 
+/// What resuming a pipeline begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PipelineResumption {
+    /// The run of its newest task, which has not succeeded.
+    Run(RunId),
+    /// The pipeline alone: its runs so far have succeeded, or the newest one is resumed already.
+    Next,
+    /// Nothing: it runs already.
+    Running,
+    /// It was told to stop, and has not ended yet.
+    Stopping,
+    /// It has ended with its result.
+    Complete,
+}
+
 impl PipelineRecord {
+    /// What resuming it begins with now. `last` is the state of its newest run, if any.
+    pub fn resumption(&self, last: Option<&RunState>) -> PipelineResumption {
+        match (&self.state, last, self.runs.last()) {
+            (PipelineState::Running, ..) => PipelineResumption::Running,
+            (PipelineState::Stopping, ..) => PipelineResumption::Stopping,
+            (PipelineState::Ended { how: PipelineEnd::Done }, ..) => PipelineResumption::Complete,
+            (
+                PipelineState::Ended { .. },
+                Some(RunState::Stopped { .. } | RunState::Done { outcome: Outcome::Failed { .. } }),
+                Some(run),
+            ) => PipelineResumption::Run(run.clone()),
+            (PipelineState::Ended { .. }, ..) => PipelineResumption::Next,
+        }
+    }
+
     /// What is to be done now. `last` is the state of its newest run, if any.
     pub fn decide(&self, last: Option<&RunState>) -> PipelineDecision {
         let is_stopping = match self.state {
@@ -131,6 +161,7 @@ impl World {
                 self.open_pipeline(pipeline)?.state = PipelineState::Stopping;
                 Ok(())
             }
+            Event::PipelineResumeRequested { pipeline } => self.resume_pipeline(pipeline),
             Event::PipelineEnded { pipeline, end } => {
                 self.open_pipeline(pipeline)?.state = PipelineState::Ended { how: end.clone() };
                 Ok(())
@@ -156,6 +187,17 @@ impl World {
         };
         self.pipelines.insert(submitted.pipeline.clone(), pipeline);
         Ok(())
+    }
+
+    fn resume_pipeline(&mut self, id: &PipelineId) -> Result<(), String> {
+        let known = self.pipelines.get_mut(id).ok_or_else(|| format!("pipeline `{id}` is unknown"))?;
+        match known.state {
+            PipelineState::Ended { how: PipelineEnd::Stopped { .. } | PipelineEnd::Failed { .. } } => {
+                known.state = PipelineState::Running;
+                Ok(())
+            }
+            _ => Err(format!("pipeline `{id}` is {}", known.state.word())),
+        }
     }
 
     fn open_pipeline(&mut self, id: &PipelineId) -> Result<&mut PipelineRecord, String> {

@@ -270,6 +270,7 @@ fn router(api: Api) -> Router {
         .route("/v1/pipelines", get(pipelines::list).post(pipelines::submit))
         .route("/v1/pipelines/{pipeline}", get(pipelines::show))
         .route("/v1/pipelines/{pipeline}/stop", post(pipelines::stop))
+        .route("/v1/pipelines/{pipeline}/resume", post(pipelines::resume))
         .route("/v1/sweeps", get(sweeps::list).post(sweeps::submit::submit))
         .route("/v1/sweeps/{sweep}", get(sweeps::show))
         .route("/v1/sweeps/{sweep}/stop", post(sweeps::stop))

@@ -146,6 +146,15 @@ const OPERATIONS: &[Operation] = &[
     },
     get("/v1/pipelines/{pipeline}", "Show a pipeline with the runs of its tasks", &[]),
     change("/v1/pipelines/{pipeline}/stop", "Save a checkpoint of the task that runs, then stop the pipeline"),
+    Operation {
+        method: "post",
+        path: "/v1/pipelines/{pipeline}/resume",
+        summary: "Resume a pipeline: the run of its newest task from its newest checkpoint, where that has not succeeded, then \
+                  the tasks after it",
+        query: &[],
+        body: Some("ResumeRequest"),
+        statuses: &[202, 400, 404, 408, 409, 413, 415, 422, 503],
+    },
     get("/v1/schedules", "List schedules, with when each is due next", &[]),
     Operation {
         method: "post",

@@ -203,7 +203,8 @@ impl View {
             Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {}
             Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => {}
             Event::PipelineSubmitted(_) | Event::PipelineAdvanced { .. } => {}
-            Event::PipelineStopRequested { .. } | Event::PipelineEnded { .. } => {}
+            Event::PipelineStopRequested { .. } | Event::PipelineResumeRequested { .. } => {}
+            Event::PipelineEnded { .. } => {}
             Event::ScheduleAdded(_) | Event::ScheduleChanged { .. } => {}
             Event::ScheduleFired { .. } | Event::ScheduleSkipped { .. } => {}
         }

@@ -129,4 +129,29 @@ fn a_server_runs_the_tasks_of_a_pipeline() {
     home.until("the failure of its first task", failed);
     let (_, listed) = server.ask("GET", "/v1/pipelines", &Value::Null);
     assert_eq!(listed["pipelines"][0]["runs"].as_array().map(Vec::len), Some(1), "no later task was started");
+    let done = format!("/v1/pipelines/{id}/resume");
+    let (status, refused) = server.ask("POST", &done, &Value::Null);
+    assert!(status == 409 && refused.to_string().contains("has ended with its results"), "{status} {refused}");
+}
+
+#[test]
+fn a_pipeline_is_resumed_from_the_task_that_failed() {
+    let home = Home::new();
+    let server = Server::start_with(&home, &[]);
+    let ready = home.path().join("ready");
+    let tasks = format!("name: a\nrun: test -e {}\n---\nname: b\nrun: 'true'\n", ready.display());
+    let body = json!({ "job": tasks, "folder": home.path(), "file": "night.yaml" });
+    let (status, first) = server.ask("POST", "/v1/pipelines", &body);
+    assert_eq!(status, 201, "{first}");
+    let id = first["pipeline"].as_str().unwrap();
+    let path = format!("/v1/pipelines/{id}");
+    let shown = || server.ask("GET", &path, &Value::Null).1;
+    home.until("the failure of its first task", || shown()["word"] == "failed");
+    std::fs::write(&ready, "").unwrap();
+    let resume = || server.ask("POST", &format!("{path}/resume"), &Value::Null);
+    let (status, answer) = resume();
+    assert_eq!((status, answer["pipeline"].as_str()), (202, Some(id)), "{answer}");
+    home.until("its end", || shown()["word"] == "done");
+    assert_eq!(shown()["runs"], json!([format!("{id}-task1"), format!("{id}-task2")]), "the same runs, and one more");
+    assert_eq!(resume().0, 409, "it is complete");
 }

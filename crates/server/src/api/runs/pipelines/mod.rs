@@ -1,4 +1,4 @@
-//! Pipelines: submit, list, show, stop; [`keeper`] submits the runs of their tasks.
+//! Pipelines: submit, list, show, stop, resume; [`keeper`] submits the runs of their tasks.
 
 pub(in crate::api) mod keeper;
 
@@ -8,14 +8,16 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
 use domain::file::JobPipeline;
 use domain::{Event, PipelineId, Plan};
-use plan::{PipelineRecord, PipelineState};
+use plan::{PipelineRecord, PipelineResumption, PipelineState};
 use serde_json::{Value, json};
 
 use super::keys::{SubmissionKey, key};
-use super::{NAMES, body};
+use super::resume::resume as resume_run;
+use super::schedules::keeper::state_of;
+use super::{NAMES, body, unreadable};
 use crate::api::access::NamedClient;
 use crate::api::failure::ApiError;
-use crate::api::views::SubmitRequest;
+use crate::api::views::{ResumeRequest, SubmitRequest};
 use crate::api::{Api, TaskStart, reading};
 use crate::submit::{named, pipeline_submitted};
 
@@ -120,6 +122,45 @@ pub(in crate::api) async fn stop(State(api): State<Api>, Path(pipeline): Path<St
         api.door.request(Event::PipelineStopRequested { pipeline: id.clone() }).await?;
     }
     Ok((StatusCode::ACCEPTED, Json(json!({ "pipeline": id }))))
+}
+
+/// Resumes a pipeline that was stopped or has failed, beginning with the run of its newest task where that has not
+/// succeeded; what the body changes is changed for that run. A pipeline that runs is unchanged.
+pub(in crate::api) async fn resume(
+    State(api): State<Api>,
+    Path(pipeline): Path<String>,
+    headers: HeaderMap,
+    request: Result<Option<Json<ResumeRequest>>, JsonRejection>,
+) -> Result<Answer, ApiError> {
+    let (id, record) = known(&api, &pipeline).await?;
+    let accepted = (StatusCode::ACCEPTED, Json(json!({ "pipeline": id })));
+    let last = match record.runs.last() {
+        Some(run) => state_of(&api, run).await?,
+        None => None,
+    };
+    match record.resumption(last.as_ref().map(|run| &run.state)) {
+        PipelineResumption::Running => return Ok(accepted),
+        PipelineResumption::Stopping => {
+            let refusal = ApiError::new(409, format!("pipeline `{id}` saves the state of a task, and then stops"));
+            return Err(refusal.hint("resume it once it has stopped"));
+        }
+        PipelineResumption::Complete => {
+            let refusal = ApiError::new(409, format!("pipeline `{id}` has ended with its results"));
+            return Err(refusal.hint("submit the file again"));
+        }
+        PipelineResumption::Run(run) => {
+            resume_run(State(api.clone()), Path(run.to_string()), headers, request).await?;
+        }
+        PipelineResumption::Next => {
+            let Json(changes) = request.map_err(unreadable)?.unwrap_or_default();
+            if changes != ResumeRequest::default() {
+                let message = format!("no run of pipeline `{id}` is to be resumed, so there is nothing to change");
+                return Err(ApiError::new(422, message).hint("send the request without a body"));
+            }
+        }
+    }
+    api.door.request(Event::PipelineResumeRequested { pipeline: id }).await?;
+    Ok(accepted)
 }
 
 async fn known(api: &Api, pipeline: &str) -> Result<(PipelineId, PipelineRecord), ApiError> {
