@@ -38,7 +38,9 @@ pub fn note(run: &Path, attempt: &str) -> Option<String> {
     ))
 }
 
-/// Files below a folder that were changed after an instant; links, such as those of `outputs`, are not followed.
+/// Files below a folder that were changed at an instant or after it; links, such as those of `outputs`, are not followed.
+/// The instant is the kernel's last tick, and a program that starts at once writes within the same one; copies have the
+/// times of their sources.
 fn newer(folder: &Path, begun: SystemTime, found: &mut Vec<(PathBuf, u64)>) {
     let mut entries: Vec<fs::DirEntry> = fs::read_dir(folder).into_iter().flatten().flatten().collect();
     entries.sort_by_key(fs::DirEntry::file_name);
@@ -50,10 +52,36 @@ fn newer(folder: &Path, begun: SystemTime, found: &mut Vec<(PathBuf, u64)>) {
         }
         match (about.is_dir(), about.is_file()) {
             (true, _) => newer(&entry.path(), begun, found),
-            (_, true) if about.modified().is_ok_and(|changed| changed > begun) => {
+            (_, true) if about.modified().is_ok_and(|changed| changed >= begun) => {
                 found.push((entry.path(), about.len()));
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_a_program_writes_within_the_tick_of_its_start_is_found() {
+        let run = tempfile::tempdir().unwrap();
+        let workdir = run.path().join("attempts/a/workdir");
+        fs::create_dir_all(workdir.join("out")).unwrap();
+        let begun = SystemTime::now();
+        let write = |path: PathBuf, changed: SystemTime| {
+            fs::write(&path, "12345").unwrap();
+            File::open(path).unwrap().set_modified(changed).unwrap();
+        };
+        write(run.path().join("attempts/a/run.sh"), begun);
+        write(workdir.join("copied.py"), begun - Duration::from_secs(60));
+        assert_eq!(note(run.path(), "a"), None);
+        write(workdir.join("out/model.bin"), begun);
+        let said = note(run.path(), "a").unwrap();
+        assert!(said.contains("1 file (5 B)") && said.contains("`out/model.bin`"), "{said}");
     }
 }

@@ -4,7 +4,7 @@
 //! be shared with the original.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -62,10 +62,19 @@ pub fn copy(source: Option<&WorkdirSource>, target: &Path) -> Result<(), Finding
         } else if kind.is_symlink() {
             link(&root, &from, &to)?;
         } else if kind.is_file() {
-            fs::copy(&from, &to).map_err(|error| *not_written("copy", &from, &error))?;
+            let copied = fs::copy(&from, &to).and_then(|_| keep_time(&from, &to));
+            copied.map_err(|error| *not_written("copy", &from, &error))?;
         }
         // Sockets, pipes and devices are not source files.
     }
+    Ok(())
+}
+
+/// Gives a copy the time of its source, so that build tools and what is told of new files see it as old. Only the owner of
+/// a file may set its time; one that only its group may write has another.
+fn keep_time(from: &Path, to: &Path) -> io::Result<()> {
+    let modified = fs::metadata(from)?.modified()?;
+    let _ = File::open(to).and_then(|file| file.set_modified(modified));
     Ok(())
 }
 

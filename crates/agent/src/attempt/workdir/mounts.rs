@@ -182,10 +182,7 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
         Err(_) => {}
     }
     fs::copy(from, to)?;
-    let modified = fs::metadata(from)?.modified()?;
-    // Only the owner of a file may set its time; one that only its group may write has another.
-    let _ = File::options().append(true).open(to).and_then(|file| file.set_modified(modified));
-    Ok(())
+    super::keep_time(from, to)
 }
 
 impl Placed {
