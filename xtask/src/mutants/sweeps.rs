@@ -12,6 +12,14 @@ pub(super) const SWEEPS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_trial_whose_work_is_done" },
     },
     SourceMutant {
+        name: "failed-tasks-are-not-resumed",
+        harm: "a pipeline that is resumed ends at once again, because the run that failed was left as it is",
+        file: "crates/plan/src/world/pipelines.rs",
+        from: ") => PipelineResumption::Run(run.clone()),",
+        to: ") if run.as_str().is_empty() => PipelineResumption::Run(run.clone()),",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "pipelines"], filter: "resumed_where_it_has" },
+    },
+    SourceMutant {
         name: "tasks-are-submitted-twice",
         harm: "a task of a pipeline counts twice, so that the next one is never started",
         file: "crates/plan/src/world/pipelines.rs",
