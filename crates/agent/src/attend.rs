@@ -232,6 +232,7 @@ impl Agent {
             // Its run took the machine over: nothing of the one before is left for it, and nothing takes disk space.
             self.left.add(before);
         }
+        self.left.keep(&start.run);
         let notes = self.left.delete(&root.join("runs"));
         let remote = self
             .spec

@@ -23,6 +23,11 @@ impl LeftFiles {
         self.runs.insert(run);
     }
 
+    /// A run has the machine again: its files are in use.
+    pub fn keep(&mut self, run: &RunId) {
+        self.runs.remove(run);
+    }
+
     /// Deletes what it can below `runs`, the folder of all runs, and returns a note for each run of which something stays,
     /// once. It is tried again with each attempt; the machine is not kept from its work.
     pub fn delete(&mut self, runs: &Path) -> Vec<AgentEvent> {
@@ -69,5 +74,20 @@ mod tests {
         fs::create_dir(folder.path().join("other")).unwrap();
         assert_eq!(left.delete(folder.path()), []);
         assert!(!folder.path().join("other").exists(), "tried again");
+    }
+
+    #[test]
+    fn the_files_of_a_run_that_has_the_machine_again_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunId::new("one");
+        fs::write(folder.path().join("one"), "").unwrap();
+        let mut left = LeftFiles::default();
+        left.add(run.clone());
+        assert_eq!(left.delete(folder.path()).len(), 1);
+        fs::remove_file(folder.path().join("one")).unwrap();
+        fs::create_dir(folder.path().join("one")).unwrap();
+        left.keep(&run);
+        assert_eq!(left.delete(folder.path()), []);
+        assert!(folder.path().join("one").exists());
     }
 }
