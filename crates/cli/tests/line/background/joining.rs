@@ -196,7 +196,8 @@ fn secrets_of_agents_and_tokens_of_clients_open_only_their_own_doors() {
 fn an_agent_is_known_to_the_next_server_if_that_has_the_same_certificate() {
     let scene = Scene::new();
     let token = scene.token("a-1-i1", 0);
-    let served = scene.serve("127.0.0.1:0", "");
+    // The port is needed again later: no other test takes any of this address.
+    let served = scene.serve("127.0.71.1:0", "");
     let url = served.url.clone();
     let address = url.strip_prefix("https://").unwrap();
     let agent = scene.agent("a", "a-1-i1", &url, &token);
@@ -230,7 +231,8 @@ fn noted(home: &Home) -> i64 {
 fn the_process_of_an_agent_joins_and_finds_the_next_server() {
     let scene = Scene::new();
     let token = scene.token("a-1-i1", 0);
-    let served = scene.serve("127.0.0.1:0", "");
+    // As above.
+    let served = scene.serve("127.0.71.2:0", "");
     let url = served.url.clone();
     let folder = scene.folder("a-1-i1");
     let spec = LaunchSpec {
