@@ -166,7 +166,12 @@ fn with_agents(listen: Option<Listen>, args: &Args, home: &Home) -> Result<Optio
     let trust = match &args.agents_ca {
         None => ServerTrust::Fingerprint(tls.fingerprint().to_owned()),
         Some(file) if file.as_os_str() == "system" => ServerTrust::System,
-        Some(file) => ServerTrust::Authorities(std::fs::read_to_string(file).map_err(Error::file("read", file))?),
+        Some(file) => {
+            let text = std::fs::read_to_string(file).map_err(Error::file("read", file))?;
+            // As an agent would: one that cannot use it ends, where nobody sees why.
+            WebClient::of_server(Some(&text), true)?;
+            ServerTrust::Authorities(text)
+        }
     };
     let agents = AgentAccess::open(home, AgentServer { url, trust })?;
     Ok(Some(Listen { agents: Some(agents), ..listen }))

@@ -278,6 +278,10 @@ fn an_address_that_agents_cannot_use_is_refused_before_the_server_starts() {
         let hint = "write `--agents-at https://HOST:PORT`";
         assert!(said.code == Some(2) && said.err.contains(hint), "{address}: {:?} {}", said.code, said.err);
     }
+    let agents = ["--agents-at", "https://192.0.2.7:7070", "--agents-ca", key.as_str()];
+    let options = ["--tls-cert", certificate.as_str(), "--tls-key", key.as_str()];
+    let said = home.gradus(&[&["serve", "--listen", "127.0.0.1:0"], &options[..], &agents[..]].concat());
+    assert!(said.code == Some(2) && said.err.contains("there is no certificate"), "{:?} {}", said.code, said.err);
     let said = home.gradus(&["serve", "--listen", "127.0.0.1:0", "--agents-at", "https://192.0.2.7:7070"]);
     assert!(said.code == Some(2) && said.err.contains("--tls-cert"), "{:?} {}", said.code, said.err);
 }
