@@ -70,8 +70,8 @@ pub fn copy(source: Option<&WorkdirSource>, target: &Path) -> Result<(), Finding
     Ok(())
 }
 
-/// Gives a copy the time of its source, so that build tools and what is told of new files see it as old. Only the owner of
-/// a file may set its time; one that only its group may write has another.
+/// Gives a copy the time of its source: build tools, and the note on files that a program has written, take it for old. Only
+/// the owner of a file may set its time; one that only its group may write has another.
 fn keep_time(from: &Path, to: &Path) -> io::Result<()> {
     let modified = fs::metadata(from)?.modified()?;
     let _ = File::open(to).and_then(|file| file.set_modified(modified));
