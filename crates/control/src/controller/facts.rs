@@ -92,13 +92,13 @@ impl Controller {
         (is_rented && silence >= self.policy.suspect).then(|| age(memory, now))
     }
 
-    /// The rent that an agent has metered until now, while it is certain that no other machine has its name.
+    /// The rent that an agent has metered, while it is certain that no other machine has its name. As of its last call: the
+    /// machine may have ended since.
     fn certain_rent(&self, instance: &Instance, memory: &MachineMemory, silence: Elapsed) -> Option<Elapsed> {
         let launch = &memory.launch;
         let is_settled = launch.pending.is_none() && launch.requests == 0 && memory.end.first.is_none();
         let is_one = instance.handle.is_some() && memory.machines.len() <= 1 && !self.may_be_double(instance, memory);
-        let heard = memory.heard.filter(|_| is_settled && is_one && silence < self.policy.suspect)?;
-        Some(Elapsed(heard.rent.0.saturating_add(self.now.monotonic.0.saturating_sub(heard.at.0))))
+        Some(memory.heard.filter(|_| is_settled && is_one && silence < self.policy.suspect)?.rent)
     }
 
     /// The boot time of a machine, from its intent to its agent, at most what its provider declares.
