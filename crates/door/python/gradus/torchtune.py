@@ -17,7 +17,7 @@ class GradusLogger(MetricLoggerInterface):
 
     settings  those of `gradus.init()`, such as `hang_after: 1h`; `log_dir`, which other loggers need, is left out of them
 
-    A recipe is not told to stop: it gets SIGTERM.
+    A recipe is not asked to stop: it gets SIGTERM.
     """
 
     def __init__(self, log_dir=None, **settings):

@@ -149,7 +149,7 @@ pub(in crate::api) async fn resume(
             return Err(refusal.hint("submit the file again"));
         }
         PipelineResumption::Run(run) => {
-            resume_run(State(api.clone()), Path(run.to_string()), headers, request).await?;
+            let _answer = resume_run(State(api.clone()), Path(run.to_string()), headers, request).await?;
         }
         PipelineResumption::Next => {
             let Json(changes) = request.map_err(unreadable)?.unwrap_or_default();
@@ -159,8 +159,13 @@ pub(in crate::api) async fn resume(
             }
         }
     }
-    api.door.request(Event::PipelineResumeRequested { pipeline: id }).await?;
-    Ok(accepted)
+    match api.door.request(Event::PipelineResumeRequested { pipeline: id }).await {
+        // The same request, sent twice at the same time.
+        Err(failure) if failure.status == 409 && known(&api, &pipeline).await?.1.state == PipelineState::Running => {
+            Ok(accepted)
+        }
+        answer => answer.map(|_| accepted),
+    }
 }
 
 async fn known(api: &Api, pipeline: &str) -> Result<(PipelineId, PipelineRecord), ApiError> {
