@@ -130,7 +130,7 @@ fn a_server_runs_the_tasks_of_a_pipeline() {
     let (_, listed) = server.ask("GET", "/v1/pipelines", &Value::Null);
     assert_eq!(listed["pipelines"][0]["runs"].as_array().map(Vec::len), Some(1), "no later task was started");
     let done = format!("/v1/pipelines/{id}/resume");
-    let (status, refused) = server.ask("POST", &done, &Value::Null);
+    let (status, refused) = server.ask("POST", &done, &json!({}));
     assert!(status == 409 && refused.to_string().contains("has ended with its results"), "{status} {refused}");
 }
 
@@ -148,7 +148,7 @@ fn a_pipeline_is_resumed_from_the_task_that_failed() {
     let shown = || server.ask("GET", &path, &Value::Null).1;
     home.until("the failure of its first task", || shown()["word"] == "failed");
     std::fs::write(&ready, "").unwrap();
-    let resume = || server.ask("POST", &format!("{path}/resume"), &Value::Null);
+    let resume = || server.ask("POST", &format!("{path}/resume"), &json!({}));
     let (status, answer) = resume();
     assert_eq!((status, answer["pipeline"].as_str()), (202, Some(id)), "{answer}");
     home.until("its end", || shown()["word"] == "done");
