@@ -157,7 +157,8 @@ impl Ssh {
         let barred: Vec<&str> = hosts.iter().filter(|host| !self.has_way(host)).map(|host| &*host.name).collect();
         hosts.retain(|host| self.has_way(host));
         if hosts.is_empty() && !barred.is_empty() {
-            return refused(direct::without_door(&barred));
+            // Only its user can change that: the run ends, rather than wait for a machine.
+            return ProviderAnswer::Refused(Refusal::Denied { message: direct::without_door(&barred) });
         }
         hosts.sort_by_key(|host| self.was_unreachable(host));
         for host in hosts {
