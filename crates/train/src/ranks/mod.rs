@@ -11,6 +11,7 @@ mod flat;
 mod mesh;
 pub mod shards;
 mod split;
+mod unit;
 mod update;
 
 use std::rc::Rc;
