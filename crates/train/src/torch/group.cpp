@@ -38,6 +38,10 @@ struct Exchange::Inner {
   std::unique_ptr<FixedBuckets> reducer;
 };
 
+struct PendingWork::Inner {
+  c10::intrusive_ptr<c10d::Work> work;
+};
+
 namespace {
 
 std::string text(rust::Str words) { return {words.data(), words.size()}; }
@@ -163,6 +167,16 @@ void group_all_gather(const Group &group, const at::Tensor &output, const at::Te
   at::Tensor to = output, from = input;
   group.inner->group->_allgather_base(to, from)->wait();
 }
+
+std::unique_ptr<PendingWork> group_all_gather_begin(const Group &group, const at::Tensor &output,
+                                                    const at::Tensor &input) {
+  at::NoGradGuard guard;
+  at::Tensor to = output, from = input;
+  auto inner = std::make_shared<PendingWork::Inner>(PendingWork::Inner{group.inner->group->_allgather_base(to, from)});
+  return std::make_unique<PendingWork>(PendingWork{inner});
+}
+
+void pending_wait(const PendingWork &pending) { pending.inner->work->wait(); }
 
 void group_reduce_scatter(const Group &group, const at::Tensor &output, const at::Tensor &input) {
   at::NoGradGuard guard;

@@ -1,7 +1,7 @@
 // Several processes as one: a store to meet at, groups that compute together, and the exchange of gradients.
 //
 // Every function may throw; cxx turns what is thrown into a Rust error. Each waits until its work is done, and at most
-// as long as the group was told.
+// as long as the group was told, unless it says that it does not.
 
 #pragma once
 
@@ -31,6 +31,11 @@ struct Exchange {
   std::shared_ptr<Inner> inner;
 };
 
+struct PendingWork {
+  struct Inner;
+  std::shared_ptr<Inner> inner;
+};
+
 // The store, which rank 0 keeps unless somebody else does.
 std::unique_ptr<Store> store_open(rust::Str host, std::uint16_t port, bool keep, std::uint64_t timeout_ms);
 void store_set(const Store &store, rust::Str key);
@@ -47,6 +52,10 @@ void group_sum(const Group &group, const at::Tensor &tensor);
 void group_max(const Group &group, const at::Tensor &tensor);
 void group_broadcast(const Group &group, const at::Tensor &tensor, std::uint32_t root);
 void group_all_gather(const Group &group, const at::Tensor &output, const at::Tensor &input);
+// The same without waiting: both tensors belong to it until `pending_wait` has returned.
+std::unique_ptr<PendingWork> group_all_gather_begin(const Group &group, const at::Tensor &output,
+                                                    const at::Tensor &input);
+void pending_wait(const PendingWork &pending);
 void group_reduce_scatter(const Group &group, const at::Tensor &output, const at::Tensor &input);
 void group_barrier(const Group &group);
 

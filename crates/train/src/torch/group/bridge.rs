@@ -23,6 +23,7 @@ pub(super) mod ffi {
         type Store;
         type Group;
         type Exchange;
+        type PendingWork;
 
         fn store_open(host: &str, port: u16, keep: bool, timeout_ms: u64) -> Result<UniquePtr<Store>>;
         fn store_set(store: &Store, key: &str) -> Result<()>;
@@ -42,6 +43,8 @@ pub(super) mod ffi {
         fn group_max(group: &Group, tensor: &Tensor) -> Result<()>;
         fn group_broadcast(group: &Group, tensor: &Tensor, root: u32) -> Result<()>;
         fn group_all_gather(group: &Group, output: &Tensor, input: &Tensor) -> Result<()>;
+        fn group_all_gather_begin(group: &Group, output: &Tensor, input: &Tensor) -> Result<UniquePtr<PendingWork>>;
+        fn pending_wait(pending: &PendingWork) -> Result<()>;
         fn group_reduce_scatter(group: &Group, output: &Tensor, input: &Tensor) -> Result<()>;
         fn group_barrier(group: &Group) -> Result<()>;
         fn group_sum_both(group: &Group, tensor: &Tensor) -> Result<UniquePtr<Tensor>>;

@@ -6,6 +6,7 @@
 
 mod bridge;
 
+use std::cell::Cell;
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -55,6 +56,14 @@ pub struct ProcessGroup {
     name: String,
     rank: u32,
     size: u32,
+    /// Bytes of the outputs of all gathers so far.
+    gathered: Cell<u64>,
+}
+
+/// An all-gather that was begun, and the tensors that belong to it meanwhile.
+pub struct PendingGather {
+    inner: UniquePtr<ffi::PendingWork>,
+    _held: [Tensor; 2],
 }
 
 /// Exchange of gradients during the backward pass: `c10d::Reducer`.
@@ -99,7 +108,8 @@ impl ProcessGroup {
         let way = way(ranks, &can.collect::<std::result::Result<Vec<bool>, _>>()?);
         let device = if way == Transport::Nccl { store.device } else { -1 };
         let inner = ffi::group_join(&store.inner, name, rank, size, &store.here, device, millis(store.patience))?;
-        Ok(ProcessGroup { inner, way, store: Rc::clone(store), name: name.to_owned(), rank, size })
+        let (store, name, gathered) = (Rc::clone(store), name.to_owned(), Cell::new(0));
+        Ok(ProcessGroup { inner, way, store, name, rank, size, gathered })
     }
 
     /// How values on CUDA devices go, as all ranks have agreed.
@@ -134,7 +144,26 @@ impl ProcessGroup {
 
     /// Fills `output`, of one dimension like `input`, with every rank's `input`, one after another.
     pub fn all_gather(&self, output: &Tensor, input: &Tensor) -> Result<()> {
+        self.count(output);
         Ok(ffi::group_all_gather(&self.inner, borrow(output), borrow(input))?)
+    }
+
+    /// The same without waiting. Nothing else may use the memory of `output`, or write to `input`, before
+    /// [`PendingGather::wait`] has returned; other calls of the group may be made meanwhile.
+    pub fn begin_all_gather(&self, output: &Tensor, input: &Tensor) -> Result<PendingGather> {
+        self.count(output);
+        let inner = ffi::group_all_gather_begin(&self.inner, borrow(output), borrow(input))?;
+        Ok(PendingGather { inner, _held: [output.shallow_clone(), input.shallow_clone()] })
+    }
+
+    /// Bytes that all-gathers have left on this rank so far, its own values included.
+    pub fn gathered_bytes(&self) -> u64 {
+        self.gathered.get()
+    }
+
+    fn count(&self, output: &Tensor) {
+        let bytes = output.numel() * output.kind().elt_size_in_bytes();
+        self.gathered.set(self.gathered.get() + bytes as u64);
     }
 
     /// Sums `input` over ranks; each gets its own part, of the size of `output`.
@@ -173,6 +202,13 @@ impl ProcessGroup {
             // The store is gone with its host.
             Err(_) => vec![0],
         }
+    }
+}
+
+impl PendingGather {
+    /// Waits until every rank's values are there; on a CUDA device, makes what is computed from now on wait.
+    pub fn wait(self) -> Result<()> {
+        Ok(ffi::pending_wait(&self.inner)?)
     }
 }
 
