@@ -300,3 +300,54 @@ fn the_second_text_of_a_pair_has_the_second_segment() {
     segments.copy_(&segments.narrow(0, 0, 1).expand([2, -1], false).copy());
     assert_eq!(difference(&forward(&single, &two), &forward(&pairs, &two)), 0.0);
 }
+
+/// A parameter that is said to be cast at every use gives the same bits if it was rounded before.
+#[test]
+fn what_autocast_casts_may_be_cast_before() {
+    let text = InputShape::Text(TextShape { vocabulary: 50, length: 12, separator: None });
+    let boxes = ModelShape { output: OutputShape::Boxes(3), ..ModelShape::images([3, 64, 64], 3) };
+    let images = KINDS.map(|(model, size)| (model, ModelShape::images([3, size, size], 10)));
+    let texts =
+        [Model::BertMini, Model::GptTiny].map(|model| (model, ModelShape { input: text, output: OutputShape::Tokens }));
+    let _turn = crate::torch::turn();
+    for (model, shape) in images.into_iter().chain(texts).chain([(Model::YoloN, boxes)]) {
+        let mut network = Network::new(model, shape, 5, Device::Cpu, MemoryFormat::Contiguous).unwrap();
+        network.set_dropout(Some(0.0));
+        let values = match shape.input {
+            InputShape::Image(ImageShape { channels, height, width }) => {
+                Tensor::rand([2, channels, height, width], (Kind::Float, Device::Cpu))
+            }
+            InputShape::Text(TextShape { vocabulary, length, .. }) => {
+                Tensor::randint_low(1, vocabulary, [2, length], (Kind::Int64, Device::Cpu))
+            }
+        };
+        let (weights, mut cast, mut all) = (network.weights(), 0, 0);
+        let format = crate::step::precision::ComputeFormat::Bf16;
+        let logits = || {
+            // Branches are left out at random.
+            crate::torch::seed(7).unwrap();
+            let forward = || network.forward(&values, &Pass::whole(true));
+            tch::no_grad(|| format.forward(Device::Cpu, forward)).unwrap()
+        };
+        // No layer starts from zeros or from scales that hide it.
+        for named in weights.parameters() {
+            let _ = tch::no_grad(|| named.tensor.shallow_clone().uniform_(-0.2, 0.3));
+        }
+        let before = logits();
+        for named in weights.parameters().iter().filter(|named| weights.cast_names().contains(&named.name)) {
+            let rounded = named.tensor.detach().to_kind(Kind::BFloat16).to_kind(Kind::Float);
+            assert!(rounded != named.tensor.detach(), "{model:?}: {}", named.name);
+            tch::no_grad(|| named.tensor.shallow_clone().copy_(&rounded));
+        }
+        assert!(before.isfinite().all().int64_value(&[]) == 1 && logits() == before, "{model:?}");
+        for names in weights.by_block() {
+            for named in weights.parameters().iter().filter(|named| names.contains(&named.name)) {
+                all += named.tensor.numel();
+                cast += if weights.cast_names().contains(&named.name) { named.tensor.numel() } else { 0 };
+            }
+        }
+        assert!(10 * cast >= 9 * all, "{model:?}: {cast} of {all}");
+        let is_known = |name: &String| weights.parameters().iter().any(|named| named.name == *name);
+        assert!(weights.cast_names().iter().all(is_known), "{model:?}");
+    }
+}

@@ -54,7 +54,7 @@ impl Dividing {
     pub fn on_block(&self, frozen: &[String]) -> OnBlock {
         let (under_way, group, bf16, frozen) =
             (Rc::clone(&self.under_way), Rc::clone(&self.group), self.bf16, frozen.to_vec());
-        OnBlock::new(move |parameters| {
+        OnBlock::new(move |parameters, _| {
             let mut layout = under_way.borrow_mut();
             for Named { name, tensor } in parameters {
                 let is_trained = !frozen.iter().any(|start| name.starts_with(start));

@@ -51,6 +51,7 @@ impl Patches {
         [inputs, outputs]: [i64; 2],
         kernel: i64,
     ) -> Result<Patches> {
+        weights.mark_cast(format!("{name}.weight"));
         let weight = weights.normal(format!("{name}.weight"), &[outputs, inputs, kernel, kernel], DEVIATION)?;
         Ok(Patches { weight, bias: weights.zeros(format!("{name}.bias"), &[outputs])?, kernel })
     }
@@ -97,6 +98,7 @@ impl ConvnextBlock {
             }),
             None => None,
         };
+        weights.mark_cast(format!("{name}.block.0.weight"));
         let depthwise = weights.normal(format!("{name}.block.0.weight"), &[width, 1, KERNEL, KERNEL], DEVIATION)?;
         let depthwise_bias = weights.zeros(format!("{name}.block.0.bias"), &[width])?;
         let norm = LayerNorm::new(weights, &format!("{name}.block.2"), width, EPS)?;

@@ -85,6 +85,7 @@ fn own_document(places: &Tensor) -> Result<Tensor> {
 
 impl Affine {
     fn new(weights: &mut Weights, name: &str, channels: [i64; 2], deviation: f64) -> Result<Affine> {
+        weights.mark_cast(format!("{name}.weight"));
         Ok(Affine {
             weight: weights.normal(format!("{name}.weight"), &channels, deviation)?,
             bias: weights.zeros(format!("{name}.bias"), &[channels[1]])?,

@@ -26,6 +26,7 @@ pub struct VitBlock {
 impl VitBlock {
     pub(in crate::model) fn new(weights: &mut Weights, name: &str, width: i64, heads: i64) -> Result<VitBlock> {
         let attention = format!("{name}.self_attention");
+        weights.mark_cast(format!("{attention}.out_proj.weight"));
         Ok(VitBlock {
             ln_1: LayerNorm::new(weights, &format!("{name}.ln_1"), width, EPS)?,
             in_proj_weight: xavier(weights, format!("{attention}.in_proj_weight"), [width, 3 * width])?,
@@ -64,5 +65,6 @@ fn mlp(weights: &mut Weights, name: &str, channels: [i64; 2]) -> Result<Linear> 
 }
 
 fn xavier(weights: &mut Weights, name: String, [inputs, outputs]: [i64; 2]) -> Result<Tensor> {
+    weights.mark_cast(name.clone());
     weights.uniform(name, &[outputs, inputs], (6.0 / (inputs + outputs) as f64).sqrt())
 }

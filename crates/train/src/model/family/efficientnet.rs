@@ -66,6 +66,7 @@ impl Efficientnet {
         }
         let last = unit(weights, &format!("features.{}", STAGES.len() + 1), [inputs, LAST], ConvWindow::new(1, 1))?;
         let bound = 1.0 / (classes as f64).sqrt();
+        weights.mark_cast("classifier.1.weight".into());
         let weight = weights.uniform("classifier.1.weight".into(), &[classes, LAST], bound)?;
         let classifier = Linear::of(weight, weights.zeros("classifier.1.bias".into(), &[classes])?);
         Ok(Efficientnet { stem, blocks, last, classifier })

@@ -41,6 +41,7 @@ impl Vit {
         let tokens = 1 + (image.height / patch) * (image.width / patch);
         let deviation = 1.0 / ((image.channels * patch * patch) as f64).sqrt();
         let window = [width, image.channels, patch, patch];
+        weights.mark_cast("conv_proj.weight".into());
         let patches = weights.normal("conv_proj.weight".into(), &window, deviation)?;
         let patches_bias = weights.zeros("conv_proj.bias".into(), &[width])?;
         let class_token = weights.zeros("class_token".into(), &[1, 1, width])?;

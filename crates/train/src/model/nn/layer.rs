@@ -23,6 +23,7 @@ impl Linear {
     /// When libtorch cannot make the tensors.
     pub fn new(weights: &mut Weights, name: &str, inputs: i64, outputs: i64) -> Result<Linear> {
         let bound = 1.0 / (inputs as f64).sqrt();
+        weights.mark_cast(format!("{name}.weight"));
         Ok(Linear {
             weight: weights.uniform(format!("{name}.weight"), &[outputs, inputs], bound)?,
             bias: weights.uniform(format!("{name}.bias"), &[outputs], bound)?,
@@ -31,6 +32,7 @@ impl Linear {
 
     /// Like [`Linear::new`], with weights drawn from a normal distribution around zero and a bias of zeros.
     pub fn normal(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], deviation: f64) -> Result<Linear> {
+        weights.mark_cast(format!("{name}.weight"));
         let weight = weights.normal(format!("{name}.weight"), &[outputs, inputs], deviation)?;
         Ok(Linear { weight, bias: weights.zeros(format!("{name}.bias"), &[outputs])? })
     }
@@ -99,6 +101,7 @@ impl Conv {
     /// `nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2)` with a bias: uniform in ±1/√(inputs · kernel²).
     pub fn with_bias(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], kernel: i64) -> Result<Conv> {
         let bound = 1.0 / ((inputs * kernel * kernel) as f64).sqrt();
+        weights.mark_cast(format!("{name}.weight"));
         let weight = weights.uniform(format!("{name}.weight"), &[outputs, inputs, kernel, kernel], bound)?;
         let bias = Some(weights.uniform(format!("{name}.bias"), &[outputs], bound)?);
         Ok(Conv { weight, bias, window: ConvWindow::new(kernel, 1) })
@@ -116,6 +119,7 @@ impl Conv {
         let ([inputs, outputs], ConvWindow { kernel, groups, .. }) = (channels, window);
         let bound = 1.0 / ((inputs / groups * kernel * kernel) as f64).sqrt();
         let shape = [outputs, inputs / groups, kernel, kernel];
+        weights.mark_cast(format!("{name}.weight"));
         Ok(Conv { weight: weights.uniform(format!("{name}.weight"), &shape, bound)?, bias: None, window })
     }
 
@@ -144,6 +148,7 @@ impl Conv {
 fn by_fan_out(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], window: ConvWindow) -> Result<Tensor> {
     let ConvWindow { kernel, groups, .. } = window;
     let deviation = (2.0 / (outputs * kernel * kernel) as f64).sqrt();
+    weights.mark_cast(format!("{name}.weight"));
     weights.normal(format!("{name}.weight"), &[outputs, inputs / groups, kernel, kernel], deviation)
 }
 

@@ -1,5 +1,6 @@
 //! The named tensors of a network: where layers get theirs from, and where everybody else finds them.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,15 +31,15 @@ pub struct Named {
     pub tensor: Tensor,
 }
 
-/// Is called with the parameters of each block as soon as it is made, and at last with those around the blocks; it may move
-/// their values.
+/// Is called with the parameters of each block as soon as it is made, and at last with those around the blocks, and with the
+/// names of those that autocast casts; it may move their values.
 pub struct OnBlock(Box<BlockWork>);
 
-type BlockWork = dyn FnMut(&[Named]) -> Result<()>;
+type BlockWork = dyn FnMut(&[Named], &BTreeSet<String>) -> Result<()>;
 
 impl OnBlock {
     /// Calls `work`.
-    pub fn new(work: impl FnMut(&[Named]) -> Result<()> + 'static) -> OnBlock {
+    pub fn new(work: impl FnMut(&[Named], &BTreeSet<String>) -> Result<()> + 'static) -> OnBlock {
         OnBlock(Box::new(work))
     }
 }
@@ -70,6 +71,8 @@ pub struct Weights {
     made: Vec<String>,
     /// The range of them that each block created.
     blocks: Vec<Range<usize>>,
+    /// Names of the parameters that autocast casts at every use.
+    cast: BTreeSet<String>,
     /// Number of trained values, before any were moved to other ranks.
     count: u64,
     pairs: Vec<ConvNormPair>,
@@ -86,6 +89,7 @@ impl Weights {
             buffers: Vec::new(),
             made: Vec::new(),
             blocks: Vec::new(),
+            cast: BTreeSet::new(),
             count: 0,
             pairs: Vec::new(),
         }
@@ -97,7 +101,7 @@ impl Weights {
             let is_around = |name: &String| !self.by_block().any(|block| block.contains(name));
             let around: Vec<Named> =
                 self.parameters.iter().filter(|named| is_around(&named.name)).map(shared).collect();
-            (on_block.0)(&around)?;
+            (on_block.0)(&around, &self.cast)?;
         }
         self.parameters.sort_by(|left, right| left.name.cmp(&right.name));
         self.buffers.sort_by(|left, right| left.name.cmp(&right.name));
@@ -115,7 +119,7 @@ impl Weights {
         self.blocks.push(start..self.made.len());
         if let Some(on_block) = &mut self.hooks.on_block {
             // Parameters are not sorted yet, so they stand as they were made.
-            (on_block.0)(&self.parameters[start..])?;
+            (on_block.0)(&self.parameters[start..], &self.cast)?;
         }
         Ok(Arc::new(block))
     }
@@ -157,6 +161,17 @@ impl Weights {
     /// A trainable tensor of ones.
     pub(in crate::model) fn ones(&mut self, name: String, shape: &[i64]) -> Result<Tensor> {
         self.parameter(name, Tensor::f_ones(shape, (Kind::Float, Device::Cpu))?)
+    }
+
+    /// Notes that a parameter is read by convolutions and matrix products alone, as their weight: under autocast they read
+    /// it in 16 bits. One that anything else reads too, such as a table of embeddings, must not be noted.
+    pub(in crate::model) fn mark_cast(&mut self, name: String) {
+        self.cast.insert(name);
+    }
+
+    /// Names of the parameters that autocast casts at every use, whatever reads them.
+    pub fn cast_names(&self) -> &BTreeSet<String> {
+        &self.cast
     }
 
     /// Notes that a normalisation of the previous layer's output is about to be created.
@@ -214,7 +229,8 @@ impl Weights {
         let (device, format, buffers, count) = (self.device, self.format, Vec::new(), self.count);
         // The order of all parameters assigns each to a layer.
         let (made, blocks, pairs) = (self.made.clone(), self.blocks.clone(), self.pairs.clone());
-        Weights { device, format, hooks: BuildHooks::default(), parameters, buffers, made, blocks, count, pairs }
+        let (hooks, cast) = (BuildHooks::default(), self.cast.clone());
+        Weights { device, format, hooks, parameters, buffers, made, blocks, cast, count, pairs }
     }
 
     /// The ranks over which batch statistics are computed.
