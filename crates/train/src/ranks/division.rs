@@ -14,6 +14,7 @@ use tch::{Kind, Tensor};
 use super::flat::FlatShards;
 use super::mesh::DeviceMesh;
 use super::split::TensorSplit;
+use super::unit::UnitFormat;
 use crate::model::{Named, Network, OnBlock, TensorParallel, Weights};
 use crate::torch::group::ProcessGroup;
 use crate::torch::{self, Error, Result};
@@ -39,22 +40,27 @@ struct Placement {
 pub struct Dividing {
     under_way: Rc<RefCell<ParamLayout>>,
     group: Rc<ProcessGroup>,
-    bf16: bool,
+    format: UnitFormat,
 }
 
 impl Dividing {
-    /// Empty, among the ranks of a group.
-    pub fn among(group: &Rc<ProcessGroup>, mesh: DeviceMesh, parallel: Parallel) -> Dividing {
+    /// Empty, among the ranks of a group; weights are gathered in the 16-bit format `half` of products, if that is theirs.
+    pub(super) fn among(
+        group: &Rc<ProcessGroup>,
+        mesh: DeviceMesh,
+        parallel: Parallel,
+        half: Option<Kind>,
+    ) -> Dividing {
         let layout = ParamLayout { mesh, tensor: None, parameters: BTreeMap::new(), shards: Some(FlatShards::none()) };
-        let bf16 = parallel.exchange == Exchange::Bf16;
-        Dividing { under_way: Rc::new(RefCell::new(layout)), group: Rc::clone(group), bf16 }
+        let format = UnitFormat { frees: true, bf16: parallel.exchange == Exchange::Bf16, half };
+        Dividing { under_way: Rc::new(RefCell::new(layout)), group: Rc::clone(group), format }
     }
 
     /// Divides each block of the network; parameters whose names begin with one of `frozen` are not trained.
     pub fn on_block(&self, frozen: &[String]) -> OnBlock {
-        let (under_way, group, bf16, frozen) =
-            (Rc::clone(&self.under_way), Rc::clone(&self.group), self.bf16, frozen.to_vec());
-        OnBlock::new(move |parameters, _| {
+        let (under_way, group, format, frozen) =
+            (Rc::clone(&self.under_way), Rc::clone(&self.group), self.format, frozen.to_vec());
+        OnBlock::new(move |parameters, cast| {
             let mut layout = under_way.borrow_mut();
             for Named { name, tensor } in parameters {
                 let is_trained = !frozen.iter().any(|start| name.starts_with(start));
@@ -63,7 +69,7 @@ impl Dividing {
             }
             let mut sorted: Vec<&Named> = parameters.iter().collect();
             sorted.sort_by(|left, right| left.name.cmp(&right.name));
-            layout.shards.as_mut().map_or(Ok(()), |shards| shards.add(&sorted, &group, true, bf16))
+            layout.shards.as_mut().map_or(Ok(()), |shards| shards.add(&sorted, cast, &group, format))
         })
     }
 
@@ -90,6 +96,7 @@ impl ParamLayout {
         parallel: Parallel,
         mesh: DeviceMesh,
         [data, tensor]: [Option<&Rc<ProcessGroup>>; 2],
+        half: Option<Kind>,
     ) -> Result<Option<ParamLayout>> {
         let mut parameters = BTreeMap::new();
         for Named { name, tensor: values } in network.weights().parameters() {
@@ -112,7 +119,9 @@ impl ParamLayout {
         };
         let bf16 = parallel.exchange == Exchange::Bf16;
         let shards = match (frees, data) {
-            (Some(frees), Some(group)) => Some(FlatShards::of(network.weights(), group, frees, bf16)?),
+            (Some(frees), Some(group)) => {
+                Some(FlatShards::of(network.weights(), group, UnitFormat { frees, bf16, half })?)
+            }
             (_, _) => None,
         };
         let tensor = tensor.cloned();

@@ -5,15 +5,15 @@
 //! buffer, which is freed while the unit is not in use. Blocks are unaware of it.
 //!
 //! `gradients`: each rank has all parameters, and after a unit's backward pass only its shard of the summed gradients.
-//! `parameters`: it also has all parameters of the units in use only.
+//! `parameters`: it also has all parameters of the units in use only, gathered in the format that they are multiplied in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use checkpoint::Placement;
 use tch::{Device, Kind, Tensor};
 
-use super::unit::{Flat, Piece, Unit};
+use super::unit::{Flat, Piece, Unit, UnitFormat};
 use crate::model::{Named, Weights};
 use crate::torch::group::ProcessGroup;
 use crate::torch::{self, Error, Result};
@@ -25,14 +25,14 @@ pub struct FlatShards {
 
 impl FlatShards {
     /// The units of an undivided network.
-    pub fn of(weights: &Weights, group: &Rc<ProcessGroup>, frees: bool, bf16: bool) -> Result<FlatShards> {
+    pub(super) fn of(weights: &Weights, group: &Rc<ProcessGroup>, format: UnitFormat) -> Result<FlatShards> {
         let by_block: Vec<&[String]> = weights.by_block().collect();
         let around = weights.in_order().iter().filter(|name| !by_block.iter().any(|block| block.contains(name)));
         let around: Vec<String> = around.cloned().collect();
         let mut shards = FlatShards::none();
         for names in by_block.into_iter().chain([around.as_slice()]) {
             let parameters = weights.parameters().iter().filter(|named| names.contains(&named.name));
-            shards.add(&parameters.collect::<Vec<_>>(), group, frees, bf16)?;
+            shards.add(&parameters.collect::<Vec<_>>(), weights.cast_names(), group, format)?;
         }
         shards.finish();
         Ok(shards)
@@ -44,9 +44,15 @@ impl FlatShards {
     }
 
     /// Moves the parameters of a unit, sorted by name, into a flat buffer, and keeps a shard of it, or all of it unless
-    /// `frees`. First each block, and last the parameters outside them.
-    pub fn add(&mut self, parameters: &[&Named], group: &Rc<ProcessGroup>, frees: bool, bf16: bool) -> Result<()> {
-        self.units.push(Rc::new(Unit::of(parameters, group, frees, bf16)?));
+    /// it is freed; autocast casts those in `cast` at every use. First each block, and last the parameters outside them.
+    pub(super) fn add(
+        &mut self,
+        parameters: &[&Named],
+        cast: &BTreeSet<String>,
+        group: &Rc<ProcessGroup>,
+        format: UnitFormat,
+    ) -> Result<()> {
+        self.units.push(Rc::new(Unit::of(parameters, cast, group, format)?));
         Ok(())
     }
 
@@ -78,12 +84,18 @@ impl FlatShards {
 
     /// Whether parameters are there only while they are at work.
     pub fn frees(&self) -> bool {
-        self.units.iter().any(|unit| unit.frees)
+        self.units.iter().any(|unit| unit.format.frees)
     }
 
     /// Before a forward pass.
     pub fn begin(&self) -> Result<()> {
-        self.units[0].gather()
+        self.units[0].gather()?;
+        self.gather_ahead(1)
+    }
+
+    /// Begins to gather unit number `place` before it is needed, if there is one and it is not kept.
+    fn gather_ahead(&self, place: usize) -> Result<()> {
+        self.units.get(place).map_or(Ok(()), |unit| unit.gather_ahead())
     }
 
     /// After a forward pass without a backward pass.
@@ -96,17 +108,23 @@ impl FlatShards {
         tch::no_grad(|| self.units[0].reduce())
     }
 
-    /// Runs `work`, the forward pass of block number `place`, and installs hooks for its backward pass.
+    /// Runs `work`, the forward pass of block number `place`, and installs hooks for its backward pass. The block that is
+    /// next in either pass is gathered meanwhile, where products are in 16 bits.
     pub fn around(&self, place: usize, x: &Tensor, work: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
         let unit = self.units.get(place + 1).ok_or_else(|| Error::new(format!("there is no block {place}")))?;
         unit.gather()?;
+        self.gather_ahead(place + 2)?;
         // Autograd needs an input that requires a gradient, and after a frozen stem the values require none.
         let x = if x.requires_grad() { x.shallow_clone() } else { x.f_detach()?.f_set_requires_grad(true)? };
         let (before, after) = (Rc::clone(unit), Rc::clone(unit));
+        let previous = (place > 0).then(|| Rc::clone(&self.units[place]));
         let x = torch::backward_hook(&x, move || tch::no_grad(|| after.reduce()))?;
         let out = work(&x)?;
         unit.release()?;
-        torch::backward_hook(&out, move || before.gather())
+        torch::backward_hook(&out, move || {
+            before.gather()?;
+            previous.as_ref().map_or(Ok(()), |previous| previous.gather_ahead())
+        })
     }
 
     /// Sets the gradients of this rank's parts, frees the full gradients, and returns the parts with their names.
@@ -131,10 +149,27 @@ impl FlatShards {
         torch::scale(&gradients, factor)
     }
 
-    /// After the parts have changed: gathers them on all ranks, if these keep full parameters.
+    /// After the parts have changed: gathers them on all ranks, if these keep full parameters, or what of them each rank
+    /// keeps in 32 bits.
     pub fn refresh(&self) -> Result<()> {
-        let mut kept = self.units.iter().filter(|unit| !unit.frees);
-        kept.try_for_each(|unit| unit.group.all_gather(&unit.flat, &unit.part))
+        let mut kept = self.units.iter().filter(|unit| !unit.format.frees);
+        kept.try_for_each(|unit| unit.group.all_gather(&unit.flat, &unit.part))?;
+        let wide = || self.units.iter().filter_map(|unit| Some((unit, unit.wide.as_ref()?)));
+        let Some(group) = wide().next().map(|(unit, _)| &unit.group) else { return Ok(()) };
+        let sent = wide().map(|(unit, wide)| wide.sent(&unit.part)).collect::<Result<Vec<Tensor>>>()?;
+        let sent = Tensor::f_cat(&sent, 0)?;
+        let (ranks, length) = (i64::from(group.size()), sent.numel() as i64);
+        // One message for all units.
+        let all = Tensor::f_empty([ranks * length], (Kind::Float, sent.device()))?;
+        group.all_gather(&all, &sent)?;
+        let all = all.f_view([ranks, length])?;
+        let mut at = 0;
+        for (_, wide) in wide() {
+            let some = wide.sent_length();
+            wide.renew(&all.f_narrow(1, at, some)?.f_reshape([-1])?)?;
+            at += some;
+        }
+        Ok(())
     }
 
     /// Gathers full tensors, or their state, by name on every rank: one after another, in an order that is the same on

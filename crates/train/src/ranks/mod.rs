@@ -13,6 +13,7 @@ pub mod shards;
 mod split;
 mod unit;
 mod update;
+mod wide;
 
 use std::rc::Rc;
 
@@ -177,16 +178,19 @@ impl Ranks {
         self.moments.clone()
     }
 
-    /// Divides the parameters of a network, complete and the same on every rank, as the job specifies.
-    pub fn divide(&mut self, network: &mut Network, parallel: Parallel) -> Result<()> {
-        self.division = ParamLayout::of(network, parallel, self.mesh, [self.data.as_ref(), self.tensor.as_ref()])?;
+    /// Divides the parameters of a network, complete and the same on every rank, as the job specifies. `half` is the 16-bit
+    /// format that products are computed in, if they are.
+    pub fn divide(&mut self, network: &mut Network, parallel: Parallel, half: Option<Kind>) -> Result<()> {
+        let groups = [self.data.as_ref(), self.tensor.as_ref()];
+        self.division = ParamLayout::of(network, parallel, self.mesh, groups, half)?;
         Ok(())
     }
 
-    /// Divides a built-in network during its construction, if no rank may have all parameters.
-    pub fn dividing(&self, parallel: Parallel) -> Option<Dividing> {
+    /// Divides a built-in network during its construction, if no rank may have all parameters; `half` as for
+    /// [`Ranks::divide`].
+    pub fn dividing(&self, parallel: Parallel, half: Option<Kind>) -> Option<Dividing> {
         let group = self.data.as_ref().filter(|_| self.tensor.is_none() && parallel.shard == Shard::Parameters)?;
-        Some(Dividing::among(group, self.mesh, parallel))
+        Some(Dividing::among(group, self.mesh, parallel, half))
     }
 
     /// Takes over how a network was divided while it was made.
@@ -373,3 +377,6 @@ impl Ranks {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

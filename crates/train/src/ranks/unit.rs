@@ -1,34 +1,50 @@
 //! The unit of gathering: a block, or the parameters outside the blocks, in one contiguous buffer.
 //!
-//! Its tensors are views of the buffer, which is freed while the unit is not in use. Read next: [`super::flat`], which
-//! calls it around each block.
+//! Its tensors are views of the buffer, which is freed while the unit is not in use. Where products are computed in 16 bits,
+//! the buffer has 16 bits too: each rank casts its shard before it is sent, and the layers use what arrives, which is what
+//! autocast would have made of 32 bits. Values that are read in 32 bits lie elsewhere ([`super::wide`]). Read next:
+//! [`super::flat`], which calls it around each block.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use tch::{Device, Kind, Tensor};
 
+use super::wide::{Placed, Wide, is_narrow};
 use crate::model::Named;
-use crate::torch::group::ProcessGroup;
+use crate::torch::group::{PendingGather, ProcessGroup};
 use crate::torch::{self, Error, Result};
 
 /// Tensors are aligned to this number of values, as if each had its own allocation: 64 bytes.
 const ALIGNED: i64 = 16;
 
+/// How units are gathered, and how their gradients are exchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct UnitFormat {
+    /// Whether memory is given back while a unit is not at work.
+    pub frees: bool,
+    /// Whether gradients are sent in half precision.
+    pub bf16: bool,
+    /// The 16-bit format of products, in which weights are gathered if they are freed; `None` for 32 bits.
+    pub half: Option<Kind>,
+}
+
 /// The unit of gathering.
 pub(super) struct Unit {
     pub(super) group: Rc<ProcessGroup>,
-    /// Whether memory is given back while the unit is not at work.
-    pub(super) frees: bool,
-    /// Whether gradients are sent in half precision.
-    pub(super) bf16: bool,
+    pub(super) format: UnitFormat,
     pub(super) tensors: Vec<Flat>,
+    /// All values, in 32 bits or in 16.
     pub(super) flat: Tensor,
-    /// This rank's shard: a view of `flat`, or separate memory if that is freed.
+    /// This rank's shard, in 32 bits: a view of `flat`, or separate memory if that is freed.
     pub(super) part: Tensor,
+    /// What stays in 32 bits if `flat` has 16, where these values have no meaning; `None` too if nothing does.
+    pub(super) wide: Option<Wide>,
     pub(super) pieces: Vec<Piece>,
     pub(super) gradient: RefCell<Option<Tensor>>,
-    pub(super) is_gathered: Cell<bool>,
+    is_gathered: Cell<bool>,
+    pending: RefCell<Option<PendingGather>>,
 }
 
 /// A tensor of a unit.
@@ -57,8 +73,13 @@ pub(super) struct Piece {
 }
 
 impl Unit {
-    /// Moves parameters, sorted by name, into a flat buffer.
-    pub(super) fn of(parameters: &[&Named], group: &Rc<ProcessGroup>, frees: bool, bf16: bool) -> Result<Unit> {
+    /// Moves parameters, sorted by name, into a flat buffer; autocast casts those in `cast` at every use.
+    pub(super) fn of(
+        parameters: &[&Named],
+        cast: &BTreeSet<String>,
+        group: &Rc<ProcessGroup>,
+        format: UnitFormat,
+    ) -> Result<Unit> {
         let mut tensors: Vec<Flat> = Vec::new();
         let (mut end, mut device) = (0, Device::Cpu);
         for Named { name, tensor } in parameters {
@@ -74,44 +95,63 @@ impl Unit {
             });
             end += aligned(tensor.numel() as i64);
         }
-        let length = part_of(end, i64::from(group.size()));
-        let flat = Tensor::f_zeros([length * i64::from(group.size())], (Kind::Float, device))?;
+        let [ranks, rank] = [group.size(), group.rank()].map(i64::from);
+        let length = part_of(end, ranks);
+        let flat = Tensor::f_zeros([length * ranks], (Kind::Float, device))?;
         for Flat { tensor, size, strides, start, .. } in &tensors {
-            let mut view = flat.f_as_strided(size, strides, *start)?;
-            view.f_copy_(&tensor.f_detach()?)?;
+            flat.f_as_strided(size, strides, *start)?.f_copy_(&tensor.f_detach()?)?;
+        }
+        let first = length * rank;
+        let part = flat.f_narrow(0, first, length)?;
+        let part = if format.frees { torch::copied(&part)? } else { part };
+        let (flat, wide) = narrowed(&tensors, cast, flat, format, [ranks, rank])?;
+        for (place, Flat { tensor, size, strides, start, .. }) in tensors.iter().enumerate() {
+            let view = match wide.as_ref().map(|wide| wide.view(place, size, strides)).transpose()?.flatten() {
+                Some(view) => view,
+                None => flat.f_as_strided(size, strides, *start)?,
+            };
             tensor.shallow_clone().f_set_data(&view)?;
         }
-        let first = length * i64::from(group.rank());
-        let part = flat.f_narrow(0, first, length)?;
-        let part = if frees { torch::copied(&part)? } else { part };
-        let mut pieces = Vec::new();
-        for (of, Flat { tensor, size, start, .. }) in tensors.iter().enumerate() {
-            let Some([from, at, length]) = common([*start, tensor.numel() as i64], [first, length]) else { continue };
-            let mut form = vec![1; size.len().max(1)];
-            form[size.len().max(1) - 1] = length;
-            let values = part.f_narrow(0, at, length)?.f_view(form.as_slice())?.f_detach()?;
-            let values = values.f_set_requires_grad(tensor.requires_grad())?;
-            pieces.push(Piece { of, from, at, length, values });
-        }
-        let (gradient, is_gathered) = (RefCell::new(None), Cell::new(true));
-        let unit = Unit { group: Rc::clone(group), frees, bf16, tensors, flat, part, pieces, gradient, is_gathered };
+        let pieces = pieces(&tensors, &part, [first, length])?;
+        let (gradient, is_gathered, pending) = (RefCell::new(None), Cell::new(true), RefCell::new(None));
+        let group = Rc::clone(group);
+        let unit = Unit { group, format, tensors, flat, part, wide, pieces, gradient, is_gathered, pending };
         unit.release()?;
         Ok(unit)
     }
 
     /// Makes all of it be there.
     pub(super) fn gather(&self) -> Result<()> {
-        if !self.is_gathered.get() {
-            torch::allocate_memory(&self.flat)?;
-            self.group.all_gather(&self.flat, &self.part)?;
+        self.begin_gather()?;
+        if let Some(pending) = self.pending.take() {
+            pending.wait()?;
             self.is_gathered.set(true);
         }
         Ok(())
     }
 
+    /// Begins to gather it before it is needed, if products are in 16 bits: two units take then what one takes in 32.
+    pub(super) fn gather_ahead(&self) -> Result<()> {
+        match self.format.half {
+            Some(_) => self.begin_gather(),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins to gather it, unless it is there or under way. The shard is cast before it is sent.
+    fn begin_gather(&self) -> Result<()> {
+        if self.is_gathered.get() || self.pending.borrow().is_some() {
+            return Ok(());
+        }
+        torch::allocate_memory(&self.flat)?;
+        let sent = self.part.f_to_kind(self.flat.kind())?;
+        *self.pending.borrow_mut() = Some(self.group.begin_all_gather(&self.flat, &sent)?);
+        Ok(())
+    }
+
     /// Frees the other ranks' shards.
     pub(super) fn release(&self) -> Result<()> {
-        if self.frees && self.is_gathered.replace(false) {
+        if self.format.frees && self.is_gathered.replace(false) {
             torch::release_memory(&self.flat)?;
         }
         Ok(())
@@ -125,7 +165,7 @@ impl Unit {
         }
         let flat = self.flat_gradients()?;
         let _ = flat.shallow_clone().f_div_scalar_(i64::from(self.group.size()))?;
-        let kind = if self.bf16 { Kind::BFloat16 } else { Kind::Float };
+        let kind = if self.format.bf16 { Kind::BFloat16 } else { Kind::Float };
         let own = Tensor::f_empty([self.part.numel() as i64], (kind, flat.device()))?;
         self.group.reduce_scatter(&own, &flat.f_to_kind(kind)?)?;
         let own = own.f_to_kind(Kind::Float)?;
@@ -152,8 +192,46 @@ impl Unit {
     }
 }
 
+/// The buffer in the format in which it is gathered, and what of it stays in 32 bits if that is 16.
+fn narrowed(
+    tensors: &[Flat],
+    cast: &BTreeSet<String>,
+    flat: Tensor,
+    format: UnitFormat,
+    ranks: [i64; 2],
+) -> Result<(Tensor, Option<Wide>)> {
+    let place = |flat: &Flat| Placed {
+        start: flat.start,
+        length: flat.tensor.numel() as i64,
+        is_cast: cast.contains(&flat.name),
+    };
+    let placed: Vec<Placed> = tensors.iter().map(place).collect();
+    match format.half.filter(|_| format.frees && is_narrow(&placed)) {
+        Some(half) => {
+            let has_wide = placed.iter().any(|tensor| !tensor.is_cast && tensor.length > 0);
+            let wide = has_wide.then(|| Wide::of(tensors, &placed, &flat, ranks)).transpose()?;
+            Ok((flat.f_to_kind(half)?, wide))
+        }
+        None => Ok((flat, None)),
+    }
+}
+
+/// The parts of tensors in the shard `part`, which is the range `[first, length]` of the buffer.
+fn pieces(tensors: &[Flat], part: &Tensor, [first, length]: [i64; 2]) -> Result<Vec<Piece>> {
+    let mut pieces = Vec::new();
+    for (of, Flat { tensor, size, start, .. }) in tensors.iter().enumerate() {
+        let Some([from, at, length]) = common([*start, tensor.numel() as i64], [first, length]) else { continue };
+        let mut form = vec![1; size.len().max(1)];
+        form[size.len().max(1) - 1] = length;
+        let values = part.f_narrow(0, at, length)?.f_view(form.as_slice())?.f_detach()?;
+        let values = values.f_set_requires_grad(tensor.requires_grad())?;
+        pieces.push(Piece { of, from, at, length, values });
+    }
+    Ok(pieces)
+}
+
 /// The length that a tensor of so many values takes.
-fn aligned(length: i64) -> i64 {
+pub(super) fn aligned(length: i64) -> i64 {
     (length + ALIGNED - 1) / ALIGNED * ALIGNED
 }
 
@@ -164,7 +242,7 @@ fn part_of(length: i64, ranks: i64) -> i64 {
 
 /// The intersection of two ranges `[start, length]`: its start in the first, its start in the second, and its length;
 /// `None` if it is empty.
-fn common([first, long]: [i64; 2], [second, wide]: [i64; 2]) -> Option<[i64; 3]> {
+pub(super) fn common([first, long]: [i64; 2], [second, wide]: [i64; 2]) -> Option<[i64; 3]> {
     let (start, end) = (first.max(second), (first + long).min(second + wide));
     (start < end).then(|| [start - first, start - second, end - start])
 }

@@ -121,7 +121,8 @@ impl InitialState {
         ranks.forget_division();
         let (mut network, module) = match &train.model {
             ModelSource::Named(model) => {
-                let dividing = ranks.dividing(train.parallel);
+                let half = ComputeFormat::choose(train.precision, device).half();
+                let dividing = ranks.dividing(train.parallel, half);
                 let on_block = dividing.as_ref().map(|dividing| dividing.on_block(&train.parameters.freeze));
                 let hooks = BuildHooks { sync_batch_norm: ranks.moments(), on_block };
                 let network = Network::among(hooks, *model, shape, train.seed, device, train.memory_format)?;
@@ -235,6 +236,7 @@ impl InitialState {
     /// random generators and of the averaged weights.
     pub fn among(self, train: &Train, ranks: &mut Ranks) -> Result<Trainer, Error> {
         let InitialState { mut network, mut progress, best, device, resumed, whole, omitted } = self;
+        let format = ComputeFormat::choose(train.precision, device);
         let [is_resumed] = ranks.broadcast_flags([resumed.is_some()])?;
         if ranks.size() > 1 {
             let text = serde_json::to_string(&progress).map_err(|error| state_mismatch(&error.to_string()))?;
@@ -247,13 +249,13 @@ impl InitialState {
             drop(whole);
         } else {
             ranks.broadcast(network.weights().all())?;
-            ranks.divide(&mut network, train.parallel)?;
+            ranks.divide(&mut network, train.parallel, format.half())?;
         }
 
         let held = ranks.held(network.weights());
         let kept = ranks.kept(&held, train.parallel);
         let mut optimizer = ModelOptimizer::with(train.optimizer, &train.parameters, train.offload, &kept)?;
-        if ComputeFormat::choose(train.precision, device) == ComputeFormat::Fp16 {
+        if format == ComputeFormat::Fp16 {
             optimizer = optimizer.scaled(GradScaler::new(device)?);
         }
         let average = train.average.map(|rule| AveragedModel::new(rule, &held)).transpose()?;

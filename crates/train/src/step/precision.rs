@@ -50,6 +50,15 @@ impl ComputeFormat {
         }
     }
 
+    /// The 16-bit format that autocast casts weights to; `None` if products are computed from 32 bits.
+    pub fn half(self) -> Option<Kind> {
+        match self {
+            ComputeFormat::Fp32 | ComputeFormat::Tf32 => None,
+            ComputeFormat::Bf16 => Some(Kind::BFloat16),
+            ComputeFormat::Fp16 => Some(Kind::Half),
+        }
+    }
+
     /// Applies process-wide settings; refuses what the device does not support.
     pub fn settle(self, device: Device) -> std::result::Result<(), Error> {
         let has_tf32 = device.is_cuda() && torch::cuda_generation().is_none_or(|generation| generation >= AMPERE);

@@ -72,3 +72,32 @@ fn as_many_ranks_go_on_with_the_same_bits_from_shards() {
     assert_eq!(resumed.losses(), whole.losses()[5..]);
     assert_eq!(resumed.exported().model_sha256, whole.exported().model_sha256);
 }
+
+/// With `gradients` each rank has all parameters in 32 bits, and autocast casts them where they are used.
+#[test]
+fn parameters_gathered_in_16_bits_are_those_that_autocast_casts() {
+    let check = |scene: fn(Value) -> Scene, job: Value| {
+        let [kept, gathered] = ["gradients", "parameters"]
+            .map(|shard| scene(job.clone()).with("parallel", json!({"shard": shard})).finish(2));
+        assert_eq!(kept.losses(), gathered.losses(), "{job}");
+        assert_eq!(kept.evaluated(), gathered.evaluated(), "{job}");
+        assert_eq!(kept.exported().model_sha256, gathered.exported().model_sha256, "{job}");
+    };
+    let adamw = json!({"adamw": {"lr": 1e-3}});
+    check(
+        Scene::of_texts,
+        json!({
+            "precision": "bf16", "recompute": {"every": 2}, "dropout": 0.1, "optimizer": adamw, "accumulate": 2,
+            "clip_norm": 0.5, "average": {"ema": {"decay": 0.9}},
+        }),
+    );
+    let freeze = json!({"freeze": ["bert.embeddings.", "bert.encoder.layer.0."]});
+    check(Scene::of_texts, json!({"model": "bert_mini", "precision": "fp16", "parameters": freeze, "dropout": 0.0}));
+    check(
+        Scene::new,
+        json!({
+            "model": "resnet20", "precision": "bf16", "batch": 400, "epochs": 1, "memory_format": "channels_last",
+            "average": {"swa": {"from": 0, "batches": 2}}, "parameters": {"freeze": ["conv1", "layer1.0"]},
+        }),
+    );
+}
