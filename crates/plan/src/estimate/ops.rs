@@ -22,6 +22,9 @@ pub struct OpProfile {
     /// All weights, of which a rank gathers what it does not hold when they are sharded: those that stay as they are too,
     /// in 4 bits as so many fewer.
     pub gathered: f64,
+    /// Of them, values that stay gathered from the forward to the end of the backward pass, rather than being gathered for
+    /// each: in the format of products, and in fp32 whatever that is.
+    pub gathered_once: [f64; 2],
     /// Trained values of one repeated block, and how many there are; what is gathered at once when weights are sharded.
     pub block: f64,
     pub blocks: u32,
@@ -43,8 +46,9 @@ pub struct OpProfile {
     pub balanced_stages: bool,
     /// Each exchange inside layers is started by Python code of the program's own, as nanotron does it.
     pub exchanged_by_python: bool,
-    /// Sharded weights are gathered in fp32, whatever is computed in ([`Savings::gathers_wide`](super::savings::Savings)).
-    pub gathers_wide: bool,
+    /// Sharded weights are gathered as the built-in trainer does it
+    /// ([`Savings::trainer_gathers`](super::savings::Savings)).
+    pub trainer_gathers: bool,
     /// Over how many ranks optimizer state is sharded, where that is not all replicas.
     pub sharded_over: Option<u32>,
     /// How its program runs.
@@ -74,6 +78,7 @@ impl OpProfile {
             ModelDescription::Summary(summary) => OpProfile {
                 parameters: summary.parameters,
                 gathered: summary.parameters,
+                gathered_once: [0.0; 2],
                 block: summary.parameters / 16.0,
                 blocks: 16,
                 boundary: 0.0,
@@ -84,7 +89,7 @@ impl OpProfile {
                 recomputed_whole: false,
                 balanced_stages: false,
                 exchanged_by_python: false,
-                gathers_wide: false,
+                trainer_gathers: false,
                 sharded_over: None,
                 style: ProgramStyle::default(),
                 form: OpBreakdown::Totals(summary.clone()),
@@ -113,6 +118,25 @@ impl OpProfile {
         }
         self.gathered += trained;
         self.parameters = trained;
+        self
+    }
+
+    /// The same network with weights gathered as the built-in trainer does it: those around the blocks stay during both
+    /// passes, and in fp32 if most of them are not weights of products, as embeddings are not.
+    #[must_use]
+    pub fn gathered_by_trainer(mut self) -> OpProfile {
+        let (mut products, mut all) = (0.0, 0.0);
+        if let OpBreakdown::Groups(groups) = &self.form {
+            for group in groups.iter().filter(|group| group.place != BlockPosition::Block) {
+                let values = group.count * group.parameters;
+                all += values;
+                if let OpKind::Linear { .. } | OpKind::Convolution { .. } = group.kind {
+                    products += values;
+                }
+            }
+        }
+        self.gathered_once = if 2.0 * products > all { [all, 0.0] } else { [0.0, all] };
+        self.trainer_gathers = true;
         self
     }
 }
@@ -152,6 +176,7 @@ fn group_ops(graph: &Graph) -> OpProfile {
         form: OpBreakdown::Groups(groups),
         parameters,
         gathered: parameters,
+        gathered_once: [0.0; 2],
         block: walk.block,
         blocks: graph.blocks(),
         boundary: walk.boundary,
@@ -162,7 +187,7 @@ fn group_ops(graph: &Graph) -> OpProfile {
         recomputed_whole: false,
         balanced_stages: false,
         exchanged_by_python: false,
-        gathers_wide: false,
+        trainer_gathers: false,
         sharded_over: None,
         style: ProgramStyle::default(),
     }

@@ -45,9 +45,9 @@ pub struct Savings {
     /// Gradients are let go after the update (`zero_grad(set_to_none=True)`, PyTorch's default since 2.0), so that they are not
     /// there when activations are fullest, unless they are accumulated over micro-batches.
     pub frees_gradients: bool,
-    /// Sharded weights are gathered in fp32 and cast operator by operator, as our own trainer does it; FSDP's mixed precision
-    /// casts shards, and gathers half as much.
-    pub gathers_wide: bool,
+    /// Sharded weights are gathered as the built-in trainer does it: blocks in the format of products, as FSDP's mixed precision
+    /// does, but embeddings in fp32, and all in fp32 where only gradients are sharded.
+    pub trainer_gathers: bool,
     /// Ranks that shard the weights load all of them onto the GPU first.
     pub loads_whole: bool,
     /// GELU and the normalisations of layers are written out, an operator for each sign of their formulas, and all that

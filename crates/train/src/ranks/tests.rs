@@ -101,7 +101,7 @@ fn weights_cast_before_they_are_gathered_give_the_same_bits() {
 }
 
 /// Each micro-batch gathers a block before either pass, and what is around the blocks, most of it embeddings, once and in
-/// 32 bits. Plans count the same: see `OpProfile::sharded_as_ours` there.
+/// 32 bits. Plans count the same: see `OpProfile::gathered_by_trainer`.
 #[test]
 fn half_as_many_bytes_are_gathered_where_products_have_16_bits() {
     let _turn = crate::torch::turn();

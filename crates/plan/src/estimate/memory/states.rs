@@ -97,13 +97,13 @@ fn full(values: &Values, setup: &Setup, savings: &Savings) -> States {
     };
     let communication = match setup.device.is_processor() {
         true => held_by_processor(values, setup),
-        false => communication(values, setup, is_half, savings.gathers_wide),
+        false => communication(values, setup, is_half, savings.trainer_gathers),
     };
     States { weights, gradients, optimizer, communication, update }
 }
 
 /// What exchanges take on GPUs.
-fn communication(values: &Values, setup: &Setup, is_half: bool, gathers_wide: bool) -> f64 {
+fn communication(values: &Values, setup: &Setup, is_half: bool, trainer_gathers: bool) -> f64 {
     match (setup.parallel.replicas(), setup.parallel.zero) {
         (0 | 1, _) => 0.0,
         // The reducer's buckets are as large as all gradients that it exchanges (DDP's documentation of
@@ -112,8 +112,8 @@ fn communication(values: &Values, setup: &Setup, is_half: bool, gathers_wide: bo
         (2.., Zero::None) => values.parameters * setup.precision.weight_bytes(),
         (2.., Zero::Optimizer) if is_half => values.parameters * 2.0,
         (2.., Zero::Optimizer | Zero::Gradients) => 2.0 * BUCKET,
-        // Autocast casts the part at work beside what was gathered.
-        (2.., Zero::Parameters) if gathers_wide && setup.precision.is_autocast() => {
+        // A table of words and its gradients are in fp32, with the copy that autocast casts; of blocks, two are there in 16 bits.
+        (2.., Zero::Parameters) if trainer_gathers && setup.precision.is_autocast() => {
             (3.0 * values.unit + values.block) * setup.precision.weight_bytes() + 2.0 * values.unit
         }
         // The part at work, its gradients, the same in the order in which they are scattered (`fully_shard` copies them

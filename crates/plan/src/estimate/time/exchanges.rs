@@ -37,13 +37,20 @@ pub(super) fn gradient_bytes(work: &OpProfile, setup: &Setup) -> f64 {
     }
 }
 
-/// Bytes of a sharded weight that is gathered: where each pass gathers it, and where only the update is followed by that.
-fn gathered_bytes(work: &OpProfile, setup: &Setup) -> f64 {
-    match (work.gathers_wide, setup.parallel.zero) {
-        (true, _) => setup.precision.weight_bytes(),
-        (false, Zero::Gradients) => 2.0,
-        (false, _) => setup.precision.compute_bytes(),
-    }
+/// Bytes of a sharded weight that is gathered after an update, where only gradients are sharded.
+fn renewed_bytes(work: &OpProfile, setup: &Setup) -> f64 {
+    if work.trainer_gathers { setup.precision.weight_bytes() } else { 2.0 }
+}
+
+/// Bytes of sharded weights that a pass gathers, on average over the two of a micro-batch: in the format of products (the
+/// `param_dtype` of FSDP's mixed precision, and what the built-in trainer gathers under autocast), each weight once for
+/// either pass, but for those that stay.
+pub(super) fn gathered_bytes(work: &OpProfile, setup: &Setup) -> f64 {
+    let elsewhere = work.parameters - division::held(work, setup);
+    let [once, once_in_fp32] = work.gathered_once;
+    let width = setup.precision.compute_bytes();
+    let twice = work.gathered - elsewhere - once - once_in_fp32;
+    twice * width + (once * width + once_in_fp32 * 4.0) / 2.0
 }
 
 /// Seconds in which a stage of a pipeline passes a micro-batch on and its gradient back. Each of the ranks that share a layer
@@ -90,11 +97,10 @@ pub(super) fn data_collectives(
             [scattered, CollectiveTime::spread(&around, weights * width, 1.0)]
         }
         (true, Zero::Gradients) => {
-            [scattered, CollectiveTime::spread(ring, weights * gathered_bytes(work, setup), units)]
+            [scattered, CollectiveTime::spread(ring, weights * renewed_bytes(work, setup), units)]
         }
         (true, Zero::Parameters) => {
-            let elsewhere = work.parameters - division::held(work, setup);
-            let bytes = (work.gathered - elsewhere) / ranks * gathered_bytes(work, setup);
+            let bytes = gathered_bytes(work, setup) / ranks;
             let gathered = CollectiveTime::spread(ring, bytes, units);
             [scattered, gathered.times(2.0 * micros)]
         }
@@ -123,10 +129,9 @@ pub(super) fn hybrid_collectives(
     let summed = CollectiveTime::sum(&far, weights * wide / f64::from(over), units).times(micros);
     let gathers = match parallel.zero {
         Zero::None | Zero::Optimizer => CollectiveTime::default(),
-        Zero::Gradients => CollectiveTime::spread(near, weights * gathered_bytes(work, setup), units),
+        Zero::Gradients => CollectiveTime::spread(near, weights * renewed_bytes(work, setup), units),
         Zero::Parameters => {
-            let elsewhere = work.parameters - division::held(work, setup);
-            let bytes = (work.gathered - elsewhere) / ranks * gathered_bytes(work, setup);
+            let bytes = gathered_bytes(work, setup) / ranks;
             CollectiveTime::spread(near, bytes, units).times(2.0 * micros)
         }
     };

@@ -3,13 +3,13 @@
 use domain::Bytes;
 use domain::gpu::{Gpu, GpuArchitecture, GpuTraits, Link, Rates};
 
-use super::exchanges::{data_collectives, gradient_bytes, hybrid_collectives, layer_ring};
+use super::exchanges::{data_collectives, gathered_bytes, gradient_bytes, hybrid_collectives, layer_ring};
 use super::*;
 use crate::estimate::collective::Ring;
 use crate::estimate::machine::{EagerModules, ProgramStyle};
 use crate::estimate::savings::Adapters;
 use crate::estimate::setup::{ActivationCheckpointing, Device, Layout, NumericFormat, OptimizerKind, ParallelDegrees};
-use crate::model::families::Gpt;
+use crate::model::families::{Gpt, Resnet};
 
 /// GPUs of eight to a node, as in a DGX H100.
 fn setup(parallel: ParallelDegrees) -> Setup {
@@ -103,6 +103,31 @@ fn hybrid_sharding_gathers_within_its_copies() {
     assert!(mean.bandwidth > 0.0 && mean.bandwidth < near.bandwidth, "{mean:?}");
 }
 
+/// What `half_as_many_bytes_are_gathered_where_products_have_16_bits` counts in the trainer: of each micro-batch, blocks are
+/// gathered for either pass, and what is around them once, embeddings in fp32.
+#[test]
+fn our_trainer_gathers_the_bytes_that_it_sends() {
+    let of = |graph| OpProfile::of(&ModelDescription::Graph(graph)).gathered_by_trainer();
+    let bytes = |work: &OpProfile, precision: NumericFormat| {
+        let parallel = ParallelDegrees { zero: Zero::Parameters, ..degrees(8, 1, 1) };
+        2.0 * gathered_bytes(work, &Setup { precision, ..setup(parallel) })
+    };
+    let gpt = of(Gpt::megatron(768, 12, 12, 50_257, 1024).graph());
+    let [products, embeddings] = gpt.gathered_once;
+    assert!(products == 0.0 && embeddings > 50_257.0 * 768.0, "{products} {embeddings}");
+    let blocks = gpt.gathered - embeddings;
+    assert_eq!(bytes(&gpt, NumericFormat::AmpBf16), 2.0 * 2.0 * blocks + 4.0 * embeddings);
+    assert_eq!(bytes(&gpt, NumericFormat::Fp32), 2.0 * 4.0 * blocks + 4.0 * embeddings);
+    let resnet = of(Resnet::imagenet(50).expect("ResNet-50").graph());
+    let [classifier, others] = resnet.gathered_once;
+    assert!(others == 0.0 && classifier > 2048.0 * 1000.0, "{classifier} {others}");
+    let blocks = resnet.gathered - classifier;
+    assert_eq!(bytes(&resnet, NumericFormat::AmpBf16), 2.0 * (2.0 * blocks + classifier));
+    // Programs of others gather all weights for either pass.
+    let fsdp = OpProfile { gathered_once: [0.0; 2], ..gpt };
+    assert_eq!(bytes(&fsdp, NumericFormat::AmpBf16), 2.0 * 2.0 * fsdp.gathered);
+}
+
 #[test]
 fn gradients_beside_bfloat16_are_exchanged_in_fp32() {
     let work = wide_vocabulary();
@@ -116,19 +141,19 @@ fn gradients_beside_bfloat16_are_exchanged_in_fp32() {
 }
 
 #[test]
-fn what_casts_after_it_has_gathered_gathers_twice_as_much_in_16_bits() {
+fn only_renewed_weights_are_gathered_in_fp32_by_our_trainer() {
     let shared = fitted().shared;
     let check = |precision, zero, times: f64| {
         let setup = Setup { precision, ..setup(ParallelDegrees { zero, ..degrees(8, 1, 1) }) };
         let ring = Ring::of(&setup.device, 8, 1, &shared);
-        let gathered = |gathers_wide| {
-            let work = OpProfile { gathers_wide, half: false, ..wide_vocabulary() };
+        let gathered = |trainer_gathers| {
+            let work = OpProfile { trainer_gathers, half: false, ..wide_vocabulary() };
             data_collectives(&work, &setup, &ring, false, &shared)[1].moving
         };
         let found = gathered(true) / gathered(false);
         assert!((found - times).abs() < 1e-9, "{precision:?} {zero:?}: {found}");
     };
-    check(NumericFormat::AmpBf16, Zero::Parameters, 2.0);
+    check(NumericFormat::AmpBf16, Zero::Parameters, 1.0);
     check(NumericFormat::AmpBf16, Zero::Gradients, 2.0);
     check(NumericFormat::AmpBf16, Zero::Optimizer, 1.0);
     check(NumericFormat::Fp32, Zero::Parameters, 1.0);

@@ -83,7 +83,7 @@ impl ResolvedNetwork {
             Some(adapters) => self.ops.frozen(adapters),
             None => self.ops,
         };
-        let ops = OpProfile { gathers_wide: savings.gathers_wide, ..ops };
+        let ops = if savings.trainer_gathers { ops.gathered_by_trainer() } else { ops };
         ResolvedNetwork { ops, savings, ..self }
     }
 

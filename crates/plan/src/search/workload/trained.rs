@@ -67,7 +67,7 @@ pub fn trained(job: &Job, train: &Train, facts: &JobFacts) -> Result<Trained, Pr
     let sample = sample(train, facts, &mut assumptions);
     check_image_size(train, sample)?;
     let network = sample.and_then(|sample| graph(train, sample, facts, &mut assumptions));
-    let savings = Savings { chunked_loss: train.chunked_loss, gathers_wide: true, ..Savings::default() };
+    let savings = Savings { chunked_loss: train.chunked_loss, trainer_gathers: true, ..Savings::default() };
     let network = network.map(|graph| ResolvedNetwork::of(ModelDescription::Graph(graph)).saving(savings));
     let program = program(train);
     let saving = Saving {
