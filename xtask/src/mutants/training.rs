@@ -299,4 +299,24 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         to: "",
         test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "no_order_of_the_streams" },
     },
+    SourceMutant {
+        name: "sharded-weights-travel-in-32-bits",
+        harm: "ranks in 16 bits gather twice the bytes that their plan counts",
+        file: "crates/train/src/ranks/wide.rs",
+        from: "    values(true) > values(false)\n",
+        to: "    values(true) < 0 && values(false) < 0\n",
+        test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "half_as_many_bytes_are_gathered" },
+    },
+    SourceMutant {
+        name: "wide-values-are-not-renewed",
+        harm: "normalisations and biases of ranks that shard their parameters in 16 bits keep their first values",
+        file: "crates/train/src/ranks/flat.rs",
+        from: "            wide.renew(&all.f_narrow(1, at, some)?.f_reshape([-1])?)?;\n",
+        to: "",
+        test: CargoTest {
+            package: "gradus-train",
+            target: &["--lib"],
+            filter: "weights_cast_before_they_are_gathered",
+        },
+    },
 ];
