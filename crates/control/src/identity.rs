@@ -19,6 +19,8 @@ pub fn job_hash(job: &Job, plan: &Plan) -> String {
         train.processes = 1;
         train.parallel = domain::train::Parallel::default();
         train.profile = false;
+        // As it was written when the layout was always stated.
+        train.memory_format = train.memory_format.or(Some(domain::train::MemoryFormat::Contiguous));
     }
     let share = plan.share.map(domain::plan::Share::alone);
     let text = serde_json::json!({ "work": work, "share": share }).to_string();

@@ -118,7 +118,7 @@ fn batch(case: &Case, device: Device) -> Result<BatchTensors, Box<dyn Error>> {
     };
     let (mut values, labels) =
         (take("values").ok_or("`values` is missing")?, take("labels").ok_or("`labels` is missing")?);
-    if case.train.memory_format == MemoryFormat::ChannelsLast {
+    if case.train.memory_format == Some(MemoryFormat::ChannelsLast) {
         values = torch::channels_last(&values)?;
     }
     let mask = take("mask").map(|mask| mask.f_to_kind(Kind::Bool)).transpose()?;

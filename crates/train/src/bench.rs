@@ -181,7 +181,7 @@ impl Case {
         match self.shape().input {
             InputShape::Image(ImageShape { channels, height, width }) => {
                 let mut values = Tensor::f_randn([count, channels, height, width], (Kind::Float, device))?;
-                if self.train.memory_format == MemoryFormat::ChannelsLast {
+                if self.train.memory_format == Some(MemoryFormat::ChannelsLast) {
                     values = torch::channels_last(&values)?;
                 }
                 let labels = match self.shape().output {

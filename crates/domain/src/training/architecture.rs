@@ -153,6 +153,18 @@ impl Architecture {
         }
     }
 
+    /// Whether it classifies images by convolutions alone. A detector is none: in bf16 with channels last its losses were not
+    /// those of PyTorch on a GPU (`docs/gpu.md`).
+    pub fn classifies_by_convolutions(self) -> bool {
+        match self {
+            Architecture::Cnn | Architecture::SmallResnet { .. } | Architecture::Resnet { .. } => true,
+            Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => true,
+            Architecture::EfficientnetB0 | Architecture::Convnext { .. } => true,
+            Architecture::Mlp | Architecture::Vit { .. } | Architecture::Yolo { .. } => false,
+            Architecture::Bert { .. } | Architecture::Gpt { .. } => false,
+        }
+    }
+
     /// Pixels of height and width per pixel before its last batch normalization; `None` if a batch of one can always be
     /// normalized.
     pub fn shrinks_by(self) -> Option<u32> {

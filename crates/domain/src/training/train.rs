@@ -100,9 +100,9 @@ pub struct Train {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub clip_norm: Option<f64>,
-    /// Memory layout of image tensors.
-    #[serde(default)]
-    pub memory_format: MemoryFormat,
+    /// Memory layout of image tensors. Default: `channels_last` on a GPU for convolutional networks that classify images in bf16 or fp16, `contiguous` otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_format: Option<MemoryFormat>,
     /// Seed of the weights, the split, the sample order and augmentation.
     #[serde(default)]
     pub seed: u64,
@@ -179,6 +179,22 @@ impl Train {
         }
     }
 
+    /// The memory layout of image tensors on a CUDA device or elsewhere: what the job says, or channels last where cuDNN
+    /// computes convolutions in that layout, and its results were compared with PyTorch's.
+    pub fn memory_format_on(&self, is_cuda: bool) -> MemoryFormat {
+        let in_16_bits = match self.precision {
+            // On a CUDA device `auto` is bf16 or fp16.
+            Precision::Auto | Precision::Bf16 | Precision::Fp16 => true,
+            Precision::Fp32 | Precision::Tf32 => false,
+        };
+        let convolves = self.model.architecture().is_some_and(Architecture::classifies_by_convolutions);
+        match self.memory_format {
+            Some(stated) => stated,
+            None if is_cuda && in_16_bits && convolves => MemoryFormat::ChannelsLast,
+            None => MemoryFormat::Contiguous,
+        }
+    }
+
     /// Epochs after which the run ends: all, or as many as `stop` says.
     pub fn last_epoch(&self) -> u32 {
         let enough = self.stop.and_then(|stop| stop.epochs).unwrap_or(self.epochs);
@@ -251,7 +267,7 @@ pub enum MemoryFormat {
     /// Channels first (NCHW).
     #[default]
     Contiguous,
-    /// Channels last (NHWC), which is faster for most convolutions.
+    /// Channels last (NHWC), in which cuDNN computes convolutions in 16 bits.
     ChannelsLast,
 }
 
@@ -268,4 +284,52 @@ fn is_one(number: &u32) -> bool {
 }
 fn yes() -> bool {
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn convolutions_in_16_bits_have_channels_last_on_a_gpu() {
+        use MemoryFormat::{ChannelsLast, Contiguous};
+        let check = |model: &str, precision: &str, on_gpu: MemoryFormat| {
+            let mut job = json!({"model": model, "data": {"path": "images"}, "epochs": 1, "batch": 8});
+            job["precision"] = json!(precision);
+            let train: Train = serde_json::from_value(job.clone()).unwrap();
+            assert_eq!(
+                [true, false].map(|cuda| train.memory_format_on(cuda)),
+                [on_gpu, Contiguous],
+                "{model} {precision}"
+            );
+            // What the job says holds everywhere.
+            for (word, stated) in [("contiguous", Contiguous), ("channels_last", ChannelsLast)] {
+                job["memory_format"] = json!(word);
+                let train: Train = serde_json::from_value(job.clone()).unwrap();
+                assert_eq!([true, false].map(|cuda| train.memory_format_on(cuda)), [stated; 2], "{model} {word}");
+            }
+        };
+        check("resnet50", "auto", ChannelsLast);
+        check("resnet50", "bf16", ChannelsLast);
+        check("resnet50", "fp32", Contiguous);
+        check("resnet50", "tf32", Contiguous);
+        check("resnet20", "fp16", ChannelsLast);
+        check("cnn", "auto", ChannelsLast);
+        check("mobilenet_v3_large", "auto", ChannelsLast);
+        check("efficientnet_b0", "auto", ChannelsLast);
+        check("convnext_tiny", "auto", ChannelsLast);
+        check("mlp", "auto", Contiguous);
+        check("vit_s_16", "auto", Contiguous);
+        check("yolo_n", "auto", Contiguous);
+        check("gpt2", "auto", Contiguous);
+    }
+
+    #[test]
+    fn jobs_that_leave_the_layout_open_do_not_state_it() {
+        let job = json!({"model": "cnn", "data": {"path": "images"}, "epochs": 1, "batch": 8});
+        let train: Train = serde_json::from_value(job).unwrap();
+        assert_eq!(serde_json::to_value(&train).unwrap().get("memory_format"), None);
+    }
 }

@@ -193,7 +193,10 @@ impl TrainingData {
                 let (batch, augment) = (train.batch as usize, &train.data.augment);
                 let loader =
                     DetectionLoader::train(Arc::clone(scenes), batch, train.seed, augment, from, epochs, share);
-                DeviceLoader::Detection { loader, channels_last: train.memory_format == MemoryFormat::ChannelsLast }
+                DeviceLoader::Detection {
+                    loader,
+                    channels_last: train.memory_format == Some(MemoryFormat::ChannelsLast),
+                }
             }
             TrainingData::Text(texts) => {
                 let batch = train.batch as usize;
@@ -214,7 +217,7 @@ impl TrainingData {
             }
             TrainingData::Detection(scenes) => DeviceLoader::Detection {
                 loader: DetectionLoader::evaluate(Arc::clone(scenes), part, batch as usize, share),
-                channels_last: train.memory_format == MemoryFormat::ChannelsLast,
+                channels_last: train.memory_format == Some(MemoryFormat::ChannelsLast),
             },
             TrainingData::Text(texts) => DeviceLoader::Text {
                 loader: TextLoader::evaluate(Arc::clone(texts), part, batch as usize, train.seed).shared(share),
@@ -301,7 +304,7 @@ fn options(train: &Train, batch: u32, share: RankShare) -> LoaderOptions {
         share,
         seed: train.seed,
         workers: train.data.workers as usize,
-        layout: train.memory_format,
+        layout: train.memory_format.unwrap_or_default(),
         augment: Vec::new(),
         ..LoaderOptions::default()
     }
@@ -317,7 +320,7 @@ fn image_loader(dataset: &Arc<Dataset>, train: &Train, loader: Loader) -> Device
         loader: Box::new(loader),
         dataset: Arc::clone(dataset),
         shape,
-        channels_last: train.memory_format == MemoryFormat::ChannelsLast,
+        channels_last: train.memory_format == Some(MemoryFormat::ChannelsLast),
     }
 }
 

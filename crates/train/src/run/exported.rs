@@ -88,6 +88,7 @@ pub fn evaluate(request: Request, device: Device) -> Result<Evaluation, Error> {
     let Request { mut spec, data, resize, predictions } = request;
     let card = card(&Path::new(&spec.export).join("model.json"))?;
     let train = &mut spec.train;
+    train.memory_format = Some(train.memory_format_on(device.is_cuda()));
     (train.processes, train.parallel, train.data.cache, train.data.preload) = (1, Parallel::default(), None, None);
     if let (Some(mean), Some(std)) = (&card.input.mean, &card.input.std) {
         train.data.normalize = Some(Normalize { mean: mean.clone(), std: std.clone() });

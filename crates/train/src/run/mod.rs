@@ -96,6 +96,9 @@ impl Context<'_> {
 /// # Errors
 /// Why the rank failed, as the finding that ends its attempt.
 pub fn run(spec: &Spec, options: RunOptions, channel: &Channel) -> Result<Ending, Error> {
+    let mut spec = spec.clone();
+    spec.train.memory_format = Some(spec.train.memory_format_on(options.device.is_cuda()));
+    let spec = &spec;
     let config = StepConfig::of(&spec.train, options.device);
     let version = torch::version()?;
     channel.send(Report::Hello {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use domain::id::{AttemptId, Fence, RunId};
 use domain::rank::{SPEC_SCHEMA, Spec};
-use domain::train::{Checkpoint, Parallel, Train};
+use domain::train::{Checkpoint, MemoryFormat, Parallel, Train};
 use domain::{Job, Work};
 use sha2::{Digest, Sha256};
 
@@ -71,6 +71,8 @@ fn hash(train: &Train) -> String {
     train.checkpoint = Checkpoint::default();
     (train.data.workers, train.stop, train.processes, train.profile) = (1, None, 1, false);
     train.parallel = Parallel::default();
+    // As it was written when the layout was always stated.
+    train.memory_format = train.memory_format.or(Some(MemoryFormat::Contiguous));
     let text = serde_json::json!({ "train": train }).to_string();
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -119,19 +119,20 @@ impl InitialState {
         ranks: &mut Ranks,
     ) -> Result<InitialState, Error> {
         ranks.forget_division();
+        let layout = train.memory_format.unwrap_or_default();
         let (mut network, module) = match &train.model {
             ModelSource::Named(model) => {
                 let half = ComputeFormat::choose(train.precision, device).half();
                 let dividing = ranks.dividing(train.parallel, half);
                 let on_block = dividing.as_ref().map(|dividing| dividing.on_block(&train.parameters.freeze));
                 let hooks = BuildHooks { sync_batch_norm: ranks.moments(), on_block };
-                let network = Network::among(hooks, *model, shape, train.seed, device, train.memory_format)?;
+                let network = Network::among(hooks, *model, shape, train.seed, device, layout)?;
                 dividing.into_iter().for_each(|dividing| ranks.take_division(dividing));
                 (network, None)
             }
             ModelSource::Module(Module::Torchscript(path)) => {
                 let path = Path::new(path);
-                let network = Network::of_module(path, shape, train.seed, device, train.memory_format)?;
+                let network = Network::of_module(path, shape, train.seed, device, layout)?;
                 (network, Some(fingerprint(path)?))
             }
         };

@@ -173,7 +173,8 @@ fn program(train: &Train) -> ProgramOptions {
     ProgramOptions {
         precision: train.precision.into(),
         optimizer: (&train.optimizer).into(),
-        layout: Layout::from(train.memory_format),
+        // As on a GPU; on processors no estimate depends on it.
+        layout: Layout::from(train.memory_format_on(true)),
         flash_attention: true,
         compiled: false,
         recompute: train.recompute == train::Recompute::Blocks,

@@ -70,6 +70,7 @@ const SKIPPED: (usize, usize) = (10, 1);
 pub fn lr_range(request: LrRangeRequest, device: Device) -> Result<LrRange, Error> {
     let LrRangeRequest { mut spec, steps, low, high } = request;
     let train = &mut spec.train;
+    train.memory_format = Some(train.memory_format_on(device.is_cuda()));
     (train.processes, train.parallel, train.epochs) = (1, Parallel::default(), u32::MAX);
     let mut ranks = Ranks::alone();
     let data = exported::open(&spec, &mut Provenance::unknown())?;
