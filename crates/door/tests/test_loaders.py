@@ -4,6 +4,8 @@ import os
 import tempfile
 import threading
 import unittest
+import unittest.mock
+import warnings
 
 import numpy as np
 import torch
@@ -40,6 +42,26 @@ class Folder(unittest.TestCase):
         self.assertEqual(len(one), len(other))
         for (a, b), (c, d) in zip(one, other):
             self.assertTrue(torch.equal(a, c) and torch.equal(b, d))
+
+
+class Ranks:
+    """Mixed into tests of a loader, as a program of several ranks makes one."""
+
+    def check_ranks(self, name, make, evaluation):
+        """`make` makes a loader for training with these keywords, and `evaluation` are keywords that make it one for evaluation."""
+        with unittest.mock.patch.dict(os.environ, {"RANK": "1", "WORLD_SIZE": "2"}):
+            words = rf"(?s)one of 2 ranks, and its gradus.{name} has all samples .* gradus.{name}\(…, rank=1, world=2\)"
+            with self.assertWarnsRegex(UserWarning, words) as warned:
+                make()
+            self.assertEqual(warned.filename, __file__, "the line of the program")
+            with self.assertWarnsRegex(UserWarning, rf"(?s)its gradus.{name} has rank 0's samples .* rank=1, world=2"):
+                make(world=2)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                make(world=1), make(rank=1, world=2), make(**evaluation)
+        with warnings.catch_warnings(), unittest.mock.patch.dict(os.environ, {"WORLD_SIZE": "1"}):
+            warnings.simplefilter("error")
+            make()
 
 
 class Transforming(Folder):
@@ -213,7 +235,7 @@ class Copied(Folder):
                 self.loader(device="cuda")
 
 
-class Texts(Folder):
+class Texts(Folder, Ranks):
     def loader_of(self, name, text, batch=4, length=16, **options):
         path = os.path.join(self.folder.name, name)
         with open(path, "w", encoding="utf-8") as file:
@@ -268,6 +290,16 @@ class Texts(Folder):
         with self.assertRaisesRegex(ValueError, "whose length is 16, and this one's is 8"):
             self.loader_of("next.txt", self.TEXT, length=8).load_state_dict(state)
 
+    def test_a_rank_that_has_all_rows_is_told(self):
+        path = os.path.join(self.folder.name, "ranks.txt")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.TEXT)
+
+        def make(**options):
+            return gradus.TextLoader(path, 4, 16, **{"vocabulary": 300, "cache": self.cache, "split": (0.5, 0.5, 0.0), **options})
+
+        self.check_ranks("TextLoader", make, {"part": "val"})
+
     def test_a_class_or_masked_tokens_per_row(self):
         loader = self.loader_of("rows.csv", self.ROWS, goal="class", label="kind", length=24)
         self.assertEqual(loader.classes, ["even", "odd"])
@@ -301,7 +333,7 @@ class Texts(Folder):
             gradus.TextLoader("/nowhere.txt", 8)
 
 
-class Boxes(Folder):
+class Boxes(Folder, Ranks):
     def setUp(self):
         self.coco = tempfile.TemporaryDirectory()
         rng = np.random.default_rng(4)
@@ -348,6 +380,12 @@ class Boxes(Folder):
                 self.assertEqual(target["labels"].tolist(), [0, 1][: len(target["labels"])])
                 counts.append(len(target["labels"]))
         self.assertEqual(sorted(counts), sorted(number % 3 for number in range(11)))
+
+    def test_a_rank_that_has_all_images_is_told(self):
+        def make(**options):
+            return gradus.DetectionLoader(self.coco.name, 4, **{"augment": (), "split": (0.5, 0.5, 0.0), **options})
+
+        self.check_ranks("DetectionLoader", make, {"part": "val"})
 
     def test_order_and_resume_are_those_of_images(self):
         for options in ({"augment": ["flip", "mosaic"]}, {"part": "val", "split": (0.2, 0.8, 0.0)}):

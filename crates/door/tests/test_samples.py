@@ -3,6 +3,8 @@ import os
 import tarfile
 import tempfile
 import unittest
+import unittest.mock
+import warnings
 
 import torch
 
@@ -36,6 +38,16 @@ class Arbitrary(unittest.TestCase):
     def loader(self, uri=None, decode=None, batch=4, **options):
         options = {"grouped": True, "collate": list, "seed": 3, "workers": 2, **options}
         return gradus.SampleLoader(uri or self.files, batch, decode or self.pair, **options)
+
+    def test_a_rank_that_has_all_samples_is_told(self):
+        with unittest.mock.patch.dict(os.environ, {"RANK": "1", "WORLD_SIZE": "2"}):
+            words = r"(?s)its gradus.SampleLoader has all samples .* gradus.SampleLoader\(…, rank=1, world=2\)"
+            with self.assertWarnsRegex(UserWarning, words) as warned:
+                self.loader()
+            self.assertEqual(warned.filename, __file__, "the line of the program")
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                self.loader(world=1), self.loader(rank=1, world=2), self.loader(shuffle=False)
 
     def test_folders_and_tars_have_the_same_samples(self):
         expected = [(f"text {number}", number % 3) for number in range(self.COUNT)]

@@ -9,13 +9,12 @@ of threads nor that of ranks nor an interruption can be seen in the batches.
 """
 import json
 import os
-import warnings
 
 from . import _door
 from ._loaders.device import copies
 from ._loaders.opening import opening, threads
+from ._loaders.ranks import share_of, warn_of_ranks
 from ._loaders.transform import ImageTransform
-from ._run import _place
 
 
 class Loader:
@@ -62,15 +61,15 @@ class Loader:
         if transform is not None and numbers == "bf16":
             raise ValueError("`transform` gets NumPy arrays, which have no bf16; `numbers` is \"u8\" or \"f32\" with it")
         uri, shares, cache, environment = opening(uri, split, cache)
+        own_rank, own_world = share_of(rank, world)
         inner = _door.Loader(
-            uri, recipe, batch, rank=rank or 0, world=1 if world is None else world, pad=bool(pad), seed=seed,
-            workers=workers, size=size, numbers=numbers,
+            uri, recipe, batch, rank=own_rank, world=own_world, pad=bool(pad), seed=seed, workers=workers, size=size,
+            numbers=numbers,
             # A transform gets the channels of a pixel side by side.
             channels_last=channels_last or transform is not None, part=part, split=shares, mean=mean, std=std,
             skip_corrupt=skip_corrupt, augment=augment, cache=cache, environment=environment,
         )
-        if rank is None and world != 1 and inner.trains:
-            _warn_of_ranks("all samples" if world is None else "rank 0's samples")
+        warn_of_ranks("Loader", rank, world, inner)
         known = {
             "seed": seed, "recipe": recipe, "size": size, "split": shares or "folders", "part": part, "augment": augment,
         }
@@ -241,17 +240,6 @@ def _shares(labels, mixed, classes):
     shares[rows, labels] += own
     shares[rows, others] += 1 - own
     return shares
-
-
-def _warn_of_ranks(what):
-    """A program that comes from one process trains each rank on the same samples without a sign of it."""
-    rank, world, _ = _place(os.environ)
-    if world > 1:
-        warnings.warn(
-            f"this is one of {world} ranks, and its gradus.Loader has {what} of each batch, as those of the other ranks do\n"
-            f"hint: gradus.Loader(…, rank={rank}, world={world}), or world=1 if that is meant",
-            stacklevel=3,
-        )
 
 
 def _maker(tensors):

@@ -4,6 +4,7 @@ import json
 from .. import _door
 from .._loader import Loader
 from .opening import opening, threads
+from .ranks import share_of, warn_of_ranks
 
 
 class DetectionLoader(Loader):
@@ -18,23 +19,26 @@ class DetectionLoader(Loader):
     Order, resume, `set_epoch`, ranks and errors are those of `gradus.Loader`. Regions marked `iscrowd` are left out. Where the
     images of a batch are fewer than the ranks, a rank without one gets an image of another's.
 
-    uri      a COCO .json or a folder with one, a folder with `images` and `labels` in YOLO's format, or an address of these
-    batch    images in a batch, of all ranks together
-    size     height and width of every image in pixels; by default the longer side of the first one, 640 at most
-    augment  "flip" and "mosaic", for training
+    uri          a COCO .json or a folder with one, a folder with `images` and `labels` in YOLO's format, or an address of these
+    batch        images in a batch, of all ranks together
+    size         height and width of every image in pixels; by default the longer side of the first one, 640 at most
+    rank, world  which part of each batch comes here; by default all of it, with a warning where several ranks train
+    augment      "flip" and "mosaic", for training
     """
 
     def __init__(
-        self, uri, batch, size=None, rank=0, world=1, *, augment=("flip",), seed=0, workers=None, part="train",
+        self, uri, batch, size=None, rank=None, world=None, *, augment=("flip",), seed=0, workers=None, part="train",
         split=(1.0, 0.0, 0.0), mean=None, std=None, skip_corrupt=False, cache=None, tensors=None, device=None,
         pin_memory=False,
     ):
         uri, shares, cache, environment = opening(uri, split, cache)
         augment = json.dumps(list(augment))
+        own_rank, own_world = share_of(rank, world)
         inner = _door.DetectionLoader(
-            uri, batch, rank=rank, world=world, seed=seed, workers=threads(workers), size=size, augment=augment, part=part,
-            split=shares, mean=mean, std=std, skip_corrupt=skip_corrupt, cache=cache, environment=environment,
+            uri, batch, rank=own_rank, world=own_world, seed=seed, workers=threads(workers), size=size, augment=augment,
+            part=part, split=shares, mean=mean, std=std, skip_corrupt=skip_corrupt, cache=cache, environment=environment,
         )
+        warn_of_ranks("DetectionLoader", rank, world, inner)
         known = {"seed": seed, "size": inner.size, "augment": augment, "split": shares or "folders", "part": part}
         self._begin(inner, batch, known, tensors, device, pin_memory)
 
