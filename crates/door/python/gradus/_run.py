@@ -249,12 +249,14 @@ class Run:
 
     def _at_exit(self):
         if os.getpid() == self._process:
-            if self._profile is not None:
-                self._profile.write()
             try:
-                self.finish()
-            except _door.CheckpointError as error:
-                print(f"gradus: the last checkpoint was not saved: {error}", file=sys.stderr)
+                if self._profile is not None:
+                    self._profile.write()
+            finally:
+                try:
+                    self.finish()
+                except _door.CheckpointError as error:
+                    print(f"gradus: the last checkpoint was not saved: {error}", file=sys.stderr)
 
     def _listen(self):
         """From the first question on, a signal is an answer and not an end."""

@@ -10,6 +10,7 @@ import numbers
 
 from accelerate.tracking import GeneralTracker, on_main_process
 
+from . import _trainers
 from ._run import _named, init
 
 __all__ = ["GradusTracker"]
@@ -55,8 +56,7 @@ class GradusTracker(GeneralTracker):
     @on_main_process
     def finish(self):
         """Waits for the last save. The run continues until the process ends."""
-        if self.run.checkpoints is not None:
-            self.run.wait()
+        _trainers.finish(self.run)
 
 
 def _is_number(value):

@@ -6,17 +6,15 @@
 
 Tried with transformers 5.23.0 and accelerate 1.15.0.
 """
-import atexit
 import dataclasses
 import json
 import os
 import random
-import shutil
-import tempfile
 
 import torch
 import transformers
 
+from . import _trainers
 from ._run import _named, init
 
 __all__ = ["GradusCallback"]
@@ -29,21 +27,30 @@ class GradusCallback(transformers.TrainerCallback):
 
     A checkpoint has the model, optimizer, scheduler, the trainer's state and the random number generators. The trainer's own
     checkpoints (`save_strategy`) are not needed. Models that are sharded (FSDP, DeepSpeed) and the scaler of fp16 are not saved.
+
+    A save that fails, as on a full disk, is a CheckpointWarning while the trainer trains. The last state is tried once more, and
+    `train` raises CheckpointError if it cannot be saved. An exception of the program's own ends `train` as without this callback;
+    what was saved before stays, and a save under way is waited for at the end of the process.
     """
 
     def __init__(self, **settings):
         self.run = init(**settings)
-        self._folder = None
+        self._folder, self._begun = _trainers.ResumeFolder(), 0
 
     def resume(self):
-        """Loads the newest checkpoint that verifies, and gives a folder for `resume_from_checkpoint`; None at first."""
+        """Loads the newest checkpoint that verifies, and gives a folder for `resume_from_checkpoint`; None at first. Raises
+        CheckpointError for a checkpoint that was not saved by this callback.
+        """
         state = self.run.load()
         if state is None:
             return None
-        self._folder = tempfile.mkdtemp(prefix="gradus-resume-")
-        # Also of a training that fails before its first step.
-        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
-        path = os.path.join(self._folder, f"checkpoint-{self.run.step}")
+        parts = {"model": dict, "optimizer": object, "scheduler": object, "trainer": str}
+        _trainers.check_parts(self.run, state, parts, "gradus.huggingface.GradusCallback")
+        with self._folder.filled() as folder:
+            return self._written(os.path.join(folder, f"checkpoint-{self.run.step}"), state)
+
+    def _written(self, path, state):
+        """A checkpoint as the trainer's own."""
         os.mkdir(path)
         within = lambda name: os.path.join(path, name)  # noqa: E731
         torch.save(state["optimizer"], within("optimizer.pt"))
@@ -56,6 +63,7 @@ class GradusCallback(transformers.TrainerCallback):
         return path
 
     def on_train_begin(self, args, state, control, model=None, **_):
+        self._begun = state.global_step
         self.run._is_profiled({"model": model})
         if self.run.checkpoints is not None and self.run.step > state.global_step:
             raise ValueError(
@@ -73,7 +81,7 @@ class GradusCallback(transformers.TrainerCallback):
         self.run.log(state.global_step, loss=loss, lr=rate, samples=samples, epoch=epoch, **_named(numbers))
 
     def on_step_end(self, args, state, control, model=None, optimizer=None, lr_scheduler=None, **_):
-        self._forget()
+        self._folder.remove()
         step = state.global_step
         if self.run.should_save(step):
             self._save(step, state, model, optimizer, lr_scheduler)
@@ -81,23 +89,21 @@ class GradusCallback(transformers.TrainerCallback):
             control.should_training_stop = True
 
     def on_train_end(self, args, state, control, model=None, optimizer=None, lr_scheduler=None, **_):
-        self._forget()
+        self._folder.remove()
+        if self.run.checkpoints is None:
+            return
         # The trainer has put the best weights into the model by now, and the optimizer is of the last step.
-        is_best = args.load_best_model_at_end and state.best_model_checkpoint is not None
-        if self.run.checkpoints is not None and self.run.step != state.global_step and not is_best:
-            self._save(state.global_step, state, model, optimizer, lr_scheduler)
-        if self.run.checkpoints is not None:
+        if args.load_best_model_at_end and state.best_model_checkpoint is not None:
             self.run.wait()
+            return
+        step = state.global_step
+        save = lambda wait: self._save(step, state, model, optimizer, lr_scheduler, wait)  # noqa: E731
+        _trainers.complete(self.run, step, self._begun, save)
 
-    def _save(self, step, state, model, optimizer, lr_scheduler):
+    def _save(self, step, state, model, optimizer, lr_scheduler, wait=False):
         # The trainer may hand over an optimizer that accelerate has wrapped; its state is that of the one inside.
         parts = {"model": model, "optimizer": optimizer, "scheduler": lr_scheduler}
-        self.run.save({**parts, "trainer": json.dumps(dataclasses.asdict(state))}, step)
-
-    def _forget(self):
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        self.run.save({**parts, "trainer": json.dumps(dataclasses.asdict(state))}, step, wait=wait)
 
 
 def _generators():

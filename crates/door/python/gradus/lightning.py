@@ -10,19 +10,18 @@
 
 Tried with lightning 2.6.6.
 """
-import atexit
+import contextlib
 import json
 import os
 import re
 import shutil
-import tempfile
 import warnings
 
 import lightning
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
-from . import _door, _state
+from . import _door, _state, _trainers
 from ._run import CheckpointWarning, _named, init
 
 __all__ = ["GradusCallback", "GradusCheckpointIO"]
@@ -36,25 +35,31 @@ class GradusCallback(lightning.Callback):
     A checkpoint is what Lightning itself would save, and the random number generators. Within an epoch Lightning continues at
     the next batch only with a data loader that has `state_dict`, such as `gradus.Loader`; otherwise save at the ends of epochs
     (`at_epoch_ends=True`). Strategies that shard the model are not saved.
+
+    A save that fails, as on a full disk, is a CheckpointWarning while the trainer trains. The last state is tried once more, and
+    `fit` raises CheckpointError if it cannot be saved. When an exception of the program's own ends `fit`, a save under way is
+    waited for first, and that exception is raised.
     """
 
     def __init__(self, *, at_epoch_ends=False, **settings):
         self.run = init(**settings)
         self.at_epoch_ends = at_epoch_ends
-        self._folder, self._generators, self._is_due, self._has_warned = None, None, False, False
+        self._folder, self._begun = _trainers.ResumeFolder(), 0
+        self._generators, self._is_due, self._has_warned = None, False, False
 
     def resume(self):
-        """Loads the newest checkpoint that verifies, and gives a file for `ckpt_path`; None at first."""
+        """Loads the newest checkpoint that verifies, and gives a file for `ckpt_path`; None at first. Raises CheckpointError for a
+        checkpoint that was not saved by this callback.
+        """
         state = self.run.load()
         if state is None:
             return None
+        _trainers.check_parts(self.run, state, {"model": dict, "trainer": dict}, "gradus.lightning.GradusCallback")
         self._generators = _state.generators()
         checkpoint = {**state["trainer"], "state_dict": state["model"]}
-        self._folder = tempfile.mkdtemp(prefix="gradus-resume-")
-        # Also of a training that fails before its first step.
-        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
-        path = os.path.join(self._folder, f"step-{self.run.step}.ckpt")
-        torch.save(checkpoint, path)
+        with self._folder.filled() as folder:
+            path = os.path.join(folder, f"step-{self.run.step}.ckpt")
+            torch.save(checkpoint, path)
         return path
 
     def on_train_start(self, trainer, module):
@@ -63,9 +68,8 @@ class GradusCallback(lightning.Callback):
             # What set up the trainer has drawn is not part of the run.
             _state.restore_generators(self._generators)
             self._generators = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        self._folder.remove()
+        self._begun = trainer.global_step
         if self.run.checkpoints is not None and self.run.step > trainer.global_step:
             raise ValueError(
                 f"the trainer begins at step {trainer.global_step}, and the checkpoint of gradus is of step {self.run.step}\n"
@@ -80,22 +84,24 @@ class GradusCallback(lightning.Callback):
             self._log(trainer, outputs)
         self._is_due |= self.run.should_save(step)
         if not self.at_epoch_ends:
-            self._save(trainer)
+            self._save_if_due(trainer)
         if self.run.should_stop():
             self._is_due = True
-            self._save(trainer)
+            self._save_if_due(trainer)
             # Lightning would train on until these are met, and be ended in the middle.
             trainer.fit_loop.min_epochs, trainer.fit_loop.epoch_loop.min_steps = None, None
             trainer.should_stop = True
 
     def on_train_epoch_end(self, trainer, module):
-        self._save(trainer)
+        self._save_if_due(trainer)
 
     def on_train_end(self, trainer, module):
-        self._is_due |= self.run.step != trainer.global_step
-        self._save(trainer)
         if self.run.checkpoints is not None:
-            self.run.wait()
+            _trainers.complete(self.run, trainer.global_step, self._begun, lambda wait: self._save(trainer, wait))
+
+    def on_exception(self, trainer, module, exception):
+        self._folder.remove()
+        _trainers.settle(self.run)
 
     def _log(self, trainer, outputs):
         metrics = {name: value.item() for name, value in trainer.callback_metrics.items() if value.numel() == 1}
@@ -106,9 +112,11 @@ class GradusCallback(lightning.Callback):
             epoch=trainer.current_epoch, **_named(metrics),
         )
 
-    def _save(self, trainer):
-        if not self._is_due or self.run.checkpoints is None or self.run.step == trainer.global_step:
-            return
+    def _save_if_due(self, trainer):
+        if self._is_due and self.run.checkpoints is not None and self.run.step != trainer.global_step:
+            self._save(trainer)
+
+    def _save(self, trainer, wait=False):
         self._is_due = False
         checkpoint = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         model = checkpoint.pop("state_dict")
@@ -116,14 +124,15 @@ class GradusCallback(lightning.Callback):
         if lost and not self._has_warned:
             self._has_warned = True
             _warn(lost)
-        self.run.save({"model": model, "trainer": checkpoint}, trainer.global_step)
+        self.run.save({"model": model, "trainer": checkpoint}, trainer.global_step, wait=wait)
 
 
 class GradusCheckpointIO(TorchCheckpointIO):
     """Writes the checkpoints that Lightning decides on into gradus' store: each is a folder of that name with the model as a
     safetensors file, the rest of the state, and a manifest with the SHA-256 of both. No pickle.
 
-    It is complete or absent: a checkpoint that is replaced stays until the new one is durable. Loading verifies every byte.
+    It is complete or absent: its name appears when it is durable, and a checkpoint that is replaced stays until then. A save that
+    fails leaves nothing behind. Loading verifies every byte.
     Checkpoints of Lightning itself, which are files, are loaded as Lightning loads them. Whole states only: strategies that shard
     the model write checkpoints of their own. `LightningModule.load_from_checkpoint` reads files only: load the model's part of
     what `load_checkpoint(path)["state_dict"]` gives.
@@ -146,24 +155,19 @@ class GradusCheckpointIO(TorchCheckpointIO):
             self._has_warned = True
             _warn(lost)
         apart = _state.Apart({"model": rest.pop("state_dict"), "trainer": rest})
-        # Where a file of Lightning's own has the name, the folder takes its place when it is durable.
-        is_file = os.path.isfile(path)
-        folder = f"{path}.gradus" if is_file else path
-        store = _store(folder, 0)
+        step = int(checkpoint.get("global_step", 0))
+        if os.path.isdir(path):
+            _write(path, step, apart)
+            return
+        # A new name, or that of a file of Lightning's own: the folder takes it when it is durable.
+        draft = f"{path}.gradus"
+        _remove_folder(draft)
         try:
-            # A name such as `last.ckpt` is written to again, maybe by a training that began anew: the newest is what counts.
-            step = max([int(checkpoint.get("global_step", 0)), *(number + 1 for number in _numbers(folder))])
-            is_handed, _, complaints = store.save(step, apart.handed(), json.dumps(apart.tree), None, 0.0)
-            if not is_handed:
-                raise _door.CheckpointError(complaints[-1])
-        finally:
-            # Raises what the thread that writes has met.
-            store.finish()
-        if is_file:
-            aside = f"{path}.replaced"
-            os.replace(path, aside)
-            os.rename(folder, path)
-            os.remove(aside)
+            _write(draft, step, apart)
+            _rename(draft, path)
+        except BaseException:
+            _remove_folder(draft)
+            raise
 
     def load_checkpoint(self, path, map_location=None, weights_only=None):
         """Loads what was saved, with tensors in the processor's memory. Raises CheckpointError if it does not verify, and
@@ -192,6 +196,49 @@ def _store(path, rank):
         run="local", attempt=0, rank=rank, world=rank + 1, ranks_here=1, checkpoints=path, socket=None, program="lightning",
         keep=1, every="auto", mtbf="24h", hang_after=None, steps=0, environment=("", "", "", 0),
     )
+
+
+def _write(folder, step, apart):
+    """Saves into a folder, and returns once that is durable."""
+    store = _store(folder, 0)
+    try:
+        # A name such as `last.ckpt` is written to again, maybe by a training that began anew: the newest is what counts.
+        step = max([step, *(number + 1 for number in _numbers(folder))])
+        is_handed, _, complaints = store.save(step, apart.handed(), json.dumps(apart.tree), None, 0.0)
+        if not is_handed:
+            raise _door.CheckpointError(complaints[-1])
+    except BaseException:
+        # What has ended the save is raised, such as Ctrl-C, and not what follows from it.
+        with contextlib.suppress(_door.CheckpointError):
+            store.finish()
+        raise
+    # Raises what the thread that writes has met.
+    store.finish()
+
+
+def _rename(draft, path):
+    """Gives a folder its name. A file that has it stays until then, and if that fails."""
+    if os.path.lexists(path):
+        aside = f"{path}.replaced"
+        os.replace(path, aside)
+        try:
+            os.rename(draft, path)
+        except OSError:
+            os.replace(aside, path)
+            raise
+        os.remove(aside)
+    else:
+        os.rename(draft, path)
+    parent = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        os.fsync(parent)
+    finally:
+        os.close(parent)
+
+
+def _remove_folder(path):
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _local(path):

@@ -15,6 +15,7 @@ import warnings
 from torchtitan.components.metrics import BaseLogger, LoggerContainer, MetricsProcessor
 from torchtitan.protocols.train_spec import get_train_spec, register_train_spec
 
+from . import _trainers
 from ._run import CheckpointWarning, _named, init
 
 __all__ = ["GradusMetrics", "register"]
@@ -75,5 +76,4 @@ class _Logger(BaseLogger):
         self._run.log(step, loss=loss, lr=rate, **_named(found))
 
     def close(self):
-        if self._run.checkpoints is not None:
-            self._run.wait()
+        _trainers.finish(self._run)

@@ -7,6 +7,7 @@ Checkpoints stay torchtune's own. Tried with torchtune 0.6.1.
 """
 from torchtune.training.metric_logging import MetricLoggerInterface
 
+from . import _trainers
 from ._run import _named, init
 
 __all__ = ["GradusLogger"]
@@ -38,5 +39,4 @@ class GradusLogger(MetricLoggerInterface):
 
     def close(self):
         """Waits for the last save. The run continues until the process ends."""
-        if self.run.checkpoints is not None:
-            self.run.wait()
+        _trainers.finish(self.run)
