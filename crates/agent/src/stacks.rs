@@ -21,14 +21,14 @@ pub const WITHIN: Duration = Duration::from_secs(20);
 /// Maximum stored output of a tool, in bytes.
 const MOST: usize = 1 << 20;
 
-/// Writes the stacks of all processes that carry `variable` with `value` to `path`, without the `secrets` in them.
+/// Writes the stacks of all processes that carry `tags` to `path`, without the `secrets` in them.
 ///
 /// # Errors
 /// When `/proc` cannot be read, or the file not be written.
-pub fn record(variable: &str, value: &str, secrets: &[String], path: &Path) -> std::io::Result<()> {
+pub fn record(tags: &processes::Tags, secrets: &[String], path: &Path) -> std::io::Result<()> {
     let started = Instant::now();
     let mut text = String::new();
-    for pid in processes::numbers(variable, value)? {
+    for pid in processes::numbers(tags)? {
         text.push_str(&of_process(pid, started.elapsed() < WITHIN.saturating_sub(TOOL)));
     }
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
@@ -135,7 +135,7 @@ mod tests {
         let path = folder.path().join("stacks.txt");
         // It may not have started to sleep yet.
         let text = loop {
-            record("GRADUS_STACKS_TEST", &tag, &["hunter2".to_owned()], &path).unwrap();
+            record(&[("GRADUS_STACKS_TEST", &tag)], &["hunter2".to_owned()], &path).unwrap();
             let text = fs::read_to_string(&path).unwrap();
             if text.contains("sleep 1000") && text.contains("sleeping") {
                 break text;
@@ -143,7 +143,7 @@ mod tests {
         };
         child.kill().unwrap();
         child.wait().unwrap();
-        let _ = processes::signal("GRADUS_STACKS_TEST", &tag, rustix::process::Signal::KILL);
+        let _ = processes::signal(&[("GRADUS_STACKS_TEST", &tag)], rustix::process::Signal::KILL);
         assert!(text.contains(&format!("thread {} ", child.id())), "{text}");
         assert!(text.contains("***") && !text.contains("hunter2"), "{text}");
         assert!(text.contains("\n-- "), "{text}");

@@ -55,4 +55,14 @@ impl Tools {
         command.env(processes::INSTANCE, self.instance.as_str());
         command.env(ATTEMPT, attempt.as_str());
     }
+
+    /// Which processes are those of an attempt.
+    pub(crate) fn tags<'a>(&'a self, attempt: &'a AttemptId) -> [(&'a str, &'a str); 2] {
+        tags(&self.owner, attempt)
+    }
+}
+
+/// Which processes are those of an attempt: its name alone may be that of another owner's.
+pub(crate) fn tags<'a>(owner: &'a str, attempt: &'a AttemptId) -> [(&'a str, &'a str); 2] {
+    [(processes::OWNER, owner), (ATTEMPT, attempt.as_str())]
 }

@@ -20,11 +20,19 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "uses_gradus_reports" },
     },
     SourceMutant {
+        name: "processes-of-another-home-are-ended",
+        harm: "two homes of a machine whose runs have the same name kill each other's agents",
+        file: "crates/node/src/processes/mod.rs",
+        from: "    tags.iter().all(|tag| environment",
+        to: "    tags.iter().any(|tag| environment",
+        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "carries_all_tags" },
+    },
+    SourceMutant {
         name: "stopped-programs-are-told-twice",
         harm: "a second SIGTERM ends what the handler of a stopped program has started to save with",
         file: "crates/agent/src/attempt/mod.rs",
-        from: "None => process.terminate(&self.start.attempt),",
-        to: "None => {\n                        process.terminate(&self.start.attempt);\n                        self.signal_tagged(Signal::TERM);\n                    }",
+        from: "None => process.terminate(&self.tools.tags(&self.start.attempt)),",
+        to: "None => {\n                        process.terminate(&self.tools.tags(&self.start.attempt));\n                        self.signal_tagged(Signal::TERM);\n                    }",
         test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "what_the_handler" },
     },
     SourceMutant {

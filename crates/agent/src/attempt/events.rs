@@ -13,7 +13,7 @@ use super::process::Exit;
 use super::program::{Observer, ProgramLink, SetupKey, forget_setup};
 use super::staging::first_rank;
 use super::verdict::{Role, may_lack_setup};
-use super::{ATTEMPT, Attempt, Stage, Working};
+use super::{Attempt, Stage, Working};
 use crate::event::AttemptEvent;
 
 /// A GPU that is busy for less of the time, in percent, only shows a desktop.
@@ -141,7 +141,7 @@ impl Attempt {
     fn note_setup(&self) {
         let Working::Command { command, folder, setup, .. } = &self.work else { return };
         let Some(key) = &setup.key else { return };
-        let is_over = processes::family(ATTEMPT, self.start.attempt.as_str()).is_ok_and(|left| left.is_empty());
+        let is_over = processes::family(&self.tools.tags(&self.start.attempt)).is_ok_and(|left| left.is_empty());
         // Each attempt has a working folder of its own.
         if is_over && SetupKey::of(&self.start, command, &folder.join("workdir")).as_ref() == Some(key) {
             key.note(&self.tools.root);
@@ -208,7 +208,7 @@ impl Attempt {
         // Whoever works on a rented machine does so over SSH, beside the program.
         let (pids, has_typed) = match self.tools.remote {
             Some(_) => (processes::all(), terminals::has_input(idle.pause())),
-            None => (processes::family(ATTEMPT, self.start.attempt.as_str()), false),
+            None => (processes::family(&self.tools.tags(&self.start.attempt)), false),
         };
         if has_called || has_typed || !is_heard || !is_running {
             idle.note_use();

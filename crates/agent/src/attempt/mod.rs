@@ -34,7 +34,7 @@ use node::oom::{KillCounters, MemoryKill};
 use rustix::process::Signal;
 
 use crate::event::Serving;
-use crate::tools::{ATTEMPT, Tools};
+use crate::tools::Tools;
 use crate::travel::Uploader;
 use link::RankSocket;
 use peers::Peers;
@@ -265,7 +265,7 @@ impl Attempt {
                     Some(container) if listens => container.stop(StopScope::Script),
                     Some(container) => container.stop(StopScope::All),
                     None if listens => process.signal_leader(Signal::TERM),
-                    None => process.terminate(&self.start.attempt),
+                    None => process.terminate(&self.tools.tags(&self.start.attempt)),
                 }
             }
             (

@@ -14,7 +14,7 @@ use node::log::LOG_BOUND;
 use node::{processes, session};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
-use super::{ATTEMPT, masking};
+use super::masking;
 use crate::event::{AttemptEvent, Wakeup};
 
 /// A process that leads its own session, and dies with the agent.
@@ -83,11 +83,11 @@ impl Process {
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
 
-    /// Sends SIGTERM once to each process of its group, and to each other one of `attempt`. Only for a process that was
-    /// not reaped.
-    pub fn terminate(&self, attempt: &AttemptId) {
+    /// Sends SIGTERM once to each process of its group, and to each other one that carries `tags`. Only for a process
+    /// that was not reaped.
+    pub fn terminate(&self, tags: &processes::Tags) {
         // Without `/proc` those of other groups are killed at the deadline.
-        let _ = processes::signal_once(Pid::from_child(&self.child), ATTEMPT, attempt.as_str(), Signal::TERM);
+        let _ = processes::signal_once(Pid::from_child(&self.child), tags, Signal::TERM);
     }
 
     /// Sends a signal to it alone. Only for a process that was not reaped.

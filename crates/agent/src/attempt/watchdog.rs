@@ -10,9 +10,9 @@ use domain::rank::{Ready, Report};
 use domain::wire::AgentEvent;
 
 use super::verdict::Role;
-use super::{ATTEMPT, Attempt, Stage, Working};
+use super::{Attempt, Stage, Working};
 use crate::event::{AttemptEvent, Wakeup};
-use crate::stacks;
+use crate::{stacks, tools};
 
 /// Number of steps whose median is the pace.
 const RECENT: usize = 31;
@@ -148,9 +148,10 @@ impl Attempt {
         self.stacks_until = Some(now + stacks::WITHIN);
         let (attempt, path) = (self.start.attempt.clone(), self.stacks());
         let (secrets, events) = (self.start.job.secret_values(), self.tools.events.clone());
+        let owner = self.tools.owner.clone();
         std::thread::spawn(move || {
             // Without them it is ended all the same.
-            let _ = stacks::record(ATTEMPT, attempt.as_str(), &secrets, &path);
+            let _ = stacks::record(&tools::tags(&owner, &attempt), &secrets, &path);
             let _ = events.send(Wakeup::Attempt(attempt, AttemptEvent::StacksRecorded));
         });
     }

@@ -218,7 +218,7 @@ fn what_the_handler_of_a_stopped_program_starts_is_left_alone_until_the_time_is_
         let text = fs::read_to_string(scene.folder.join("checkpoints").join(name)).unwrap();
         assert_eq!(text, "saved\nhandled\n", "{name}");
     }
-    assert!(!node::processes::any("GRADUS_ATTEMPT", scene.attempt(1).as_str()).unwrap());
+    assert!(!node::processes::any(&[("GRADUS_ATTEMPT", scene.attempt(1).as_str())]).unwrap());
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl Local {
     /// # Errors
     /// [`Error`] when processes cannot be listed.
     pub fn list(&self) -> Result<Vec<InstanceId>, Error> {
-        let names = processes::values(processes::OWNER, &self.settings.owner, processes::INSTANCE);
+        let names = processes::values(&[(processes::OWNER, &self.settings.owner)], processes::INSTANCE);
         let names = names.map_err(self.error("list processes".into()))?;
         Ok(names.into_iter().map(InstanceId::new).collect())
     }

@@ -84,6 +84,11 @@ impl Local {
         folder(&self.settings.home, instance)
     }
 
+    /// Which processes are those of an instance: another home of this machine may have one of the same name.
+    fn tags<'a>(&'a self, instance: &'a InstanceId) -> [(&'a str, &'a str); 2] {
+        [(processes::OWNER, &self.settings.owner), (processes::INSTANCE, instance.as_str())]
+    }
+
     fn releases(&self) -> MutexGuard<'_, BTreeMap<InstanceId, Instant>> {
         self.releases.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,7 +155,7 @@ impl Local {
         let _one_at_a_time = self.releases();
         // In this order: while the lock is held a process may start another, afterwards only tagged ones can. Remaining
         // processes of a dead agent are ended here: there is no release to wait for, and nothing else will end them.
-        if folder.is_held()? || processes::signal(processes::INSTANCE, instance.as_str(), Signal::KILL)? > 0 {
+        if folder.is_held()? || processes::signal(&self.tags(instance), Signal::KILL)? > 0 {
             return Ok(Sight::Alive);
         }
         // Nothing can start another container now.
@@ -170,11 +175,11 @@ impl Local {
             if since < GRACE {
                 // Before it has signed the lock it has started nothing, and the next call finds it.
                 let agent = folder.holder()?;
-                agent.map(|pid| processes::signal_one(pid, processes::INSTANCE, instance.as_str(), Signal::TERM));
+                agent.map(|pid| processes::signal_one(pid, &self.tags(instance), Signal::TERM));
                 return Ok(());
             }
         }
-        processes::signal(processes::INSTANCE, instance.as_str(), Signal::KILL)?;
+        processes::signal(&self.tags(instance), Signal::KILL)?;
         containers::end_all(folder.path())?;
         Ok(())
     }

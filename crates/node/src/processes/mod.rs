@@ -1,8 +1,8 @@
-//! Finds the processes of an instance: those whose environment carries its tag.
+//! Finds the processes of an instance: those whose environment carries its tags.
 //!
-//! The tag is set for the agent and inherited by all its descendants, whatever session or parent a process has moved
-//! to. A process is signalled through a pidfd that was opened before its tag was read, so a reused process id is never
-//! signalled.
+//! The tags are set for the agent and inherited by all its descendants, whatever session or parent a process has moved
+//! to. A process is signalled through a pidfd that was opened before its tags were read, so a reused process id is never
+//! signalled. The name of an instance or attempt is unique within one owner only, so the owner is asked for as well.
 
 pub mod containers;
 
@@ -21,37 +21,40 @@ pub const OWNER: &str = "GRADUS_OWNER";
 /// The variable that names the instance.
 pub const INSTANCE: &str = "GRADUS_INSTANCE";
 
-/// Whether a process carries `variable` with `value`, the caller aside.
+/// Variables of the environment and their values; a process is meant if it carries all of them.
+pub type Tags<'a> = [(&'a str, &'a str)];
+
+/// Whether a process carries `tags`, the caller aside.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
-pub fn any(variable: &str, value: &str) -> io::Result<bool> {
-    let tag = tag(variable, value);
-    Ok(others()?.any(|pid| has(pid, &tag)))
+pub fn any(tags: &Tags) -> io::Result<bool> {
+    let tags = entries(tags);
+    Ok(others()?.any(|pid| has(pid, &tags)))
 }
 
-/// The numbers of the processes that carry `variable` with `value`, the caller aside, in ascending order.
+/// The numbers of the processes that carry `tags`, the caller aside, in ascending order.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
-pub fn numbers(variable: &str, value: &str) -> io::Result<Vec<i32>> {
-    let tag = tag(variable, value);
-    let mut numbers: Vec<i32> = others()?.filter(|pid| has(*pid, &tag)).map(Pid::as_raw_pid).collect();
+pub fn numbers(tags: &Tags) -> io::Result<Vec<i32>> {
+    let tags = entries(tags);
+    let mut numbers: Vec<i32> = others()?.filter(|pid| has(*pid, &tags)).map(Pid::as_raw_pid).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
 
-/// Sends `signal` to every other process that carries `variable` with `value`, and returns their number.
+/// Sends `signal` to every other process that carries `tags`, and returns their number.
 ///
 /// # Errors
 /// If `/proc` cannot be read.
-pub fn signal(variable: &str, value: &str, signal: Signal) -> io::Result<usize> {
-    let tag = tag(variable, value);
+pub fn signal(tags: &Tags, signal: Signal) -> io::Result<usize> {
+    let tags = entries(tags);
     let mut count = 0;
     for pid in others()? {
-        let tagged = has(pid, &tag).then(|| pidfd_open(pid, PidfdFlags::empty()));
+        let tagged = has(pid, &tags).then(|| pidfd_open(pid, PidfdFlags::empty()));
         let Some(Ok(handle)) = tagged else { continue };
-        if has(pid, &tag) && pidfd_send_signal(handle, signal).is_ok() {
+        if has(pid, &tags) && pidfd_send_signal(handle, signal).is_ok() {
             count += 1;
         }
     }
@@ -63,14 +66,14 @@ pub fn signal(variable: &str, value: &str, signal: Signal) -> io::Result<usize> 
 ///
 /// # Errors
 /// If `/proc` cannot be read; the group has got the signal all the same.
-pub fn signal_once(leader: Pid, variable: &str, value: &str, signal: Signal) -> io::Result<()> {
-    let tag = tag(variable, value);
+pub fn signal_once(leader: Pid, tags: &Tags, signal: Signal) -> io::Result<()> {
+    let tags = entries(tags);
     let beside = |pid: &Pid| getpgid(Some(*pid)).is_ok_and(|group| group != leader);
     // Looked for before the first one gets it: processes that a handler starts come later.
     let outside: io::Result<Vec<OwnedFd>> = others().map(|pids| {
-        let handles = pids.filter(|pid| beside(pid) && has(*pid, &tag)).filter_map(|pid| {
+        let handles = pids.filter(|pid| beside(pid) && has(*pid, &tags)).filter_map(|pid| {
             let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-            has(pid, &tag).then_some(handle)
+            has(pid, &tags).then_some(handle)
         });
         handles.collect()
     });
@@ -82,29 +85,28 @@ pub fn signal_once(leader: Pid, variable: &str, value: &str, signal: Signal) -> 
     Ok(())
 }
 
-/// Sends `signal` to one process, if it carries `variable` with `value`; returns whether it did.
-pub fn signal_one(pid: i32, variable: &str, value: &str, signal: Signal) -> bool {
-    let tag = tag(variable, value);
+/// Sends `signal` to one process, if it carries `tags`; returns whether it did.
+pub fn signal_one(pid: i32, tags: &Tags, signal: Signal) -> bool {
+    let tags = entries(tags);
     let handle: Option<OwnedFd> = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let (Some(handle), Some(pid)) = (handle, Pid::from_raw(pid)) else { return false };
-    has(pid, &tag) && pidfd_send_signal(handle, signal).is_ok()
+    has(pid, &tags) && pidfd_send_signal(handle, signal).is_ok()
 }
 
-/// The values of `wanted` among the processes that carry `variable` with `value`.
+/// The values of `wanted` among the processes that carry `tags`.
 ///
 /// # Errors
 /// If `/proc` cannot be read.
-pub fn values(variable: &str, value: &str, wanted: &str) -> io::Result<BTreeSet<String>> {
-    let tag = tag(variable, value);
+pub fn values(tags: &Tags, wanted: &str) -> io::Result<BTreeSet<String>> {
+    let tags = entries(tags);
     let prefix = format!("{wanted}=");
     let mut values = BTreeSet::new();
     for pid in others()? {
         let environment = environment(pid);
-        let mut entries = environment.split(|byte| *byte == 0);
-        if !entries.clone().any(|entry| entry == tag) {
+        if !holds(&environment, &tags) {
             continue;
         }
-        let found = entries.find_map(|entry| entry.strip_prefix(prefix.as_bytes()));
+        let found = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(prefix.as_bytes()));
         values.extend(found.map(|value| String::from_utf8_lossy(value).into_owned()));
     }
     Ok(values)
@@ -118,13 +120,13 @@ pub fn all() -> io::Result<Vec<i32>> {
     Ok(others()?.map(Pid::as_raw_pid).collect())
 }
 
-/// The numbers of the processes that carry `variable` with `value`, and of all their descendants, which may be another
+/// The numbers of the processes that carry `tags`, and of all their descendants, which may be another
 /// user's or have overwritten their environment; the caller aside.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
-pub fn family(variable: &str, value: &str) -> io::Result<Vec<i32>> {
-    let tagged: BTreeSet<i32> = numbers(variable, value)?.into_iter().collect();
+pub fn family(tags: &Tags) -> io::Result<Vec<i32>> {
+    let tagged: BTreeSet<i32> = numbers(tags)?.into_iter().collect();
     let stat = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/stat")).ok();
     let parents: BTreeMap<i32, i32> =
         all()?.into_iter().filter_map(|pid| Some((pid, fields(&stat(&pid)?)?.nth(1)?.parse().ok()?))).collect();
@@ -151,8 +153,9 @@ fn fields(stat: &str) -> Option<impl Iterator<Item = &str>> {
     Some(stat.rsplit_once(')')?.1.split_whitespace())
 }
 
-fn tag(variable: &str, value: &str) -> Vec<u8> {
-    format!("{variable}={value}").into_bytes()
+/// The tags as they stand in an environment.
+fn entries(tags: &Tags) -> Vec<Vec<u8>> {
+    tags.iter().map(|(variable, value)| format!("{variable}={value}").into_bytes()).collect()
 }
 
 fn others() -> io::Result<impl Iterator<Item = Pid>> {
@@ -162,8 +165,12 @@ fn others() -> io::Result<impl Iterator<Item = Pid>> {
     Ok(pids.filter(move |pid| *pid != own))
 }
 
-fn has(pid: Pid, tag: &[u8]) -> bool {
-    environment(pid).split(|byte| *byte == 0).any(|entry| entry == tag)
+fn has(pid: Pid, tags: &[Vec<u8>]) -> bool {
+    holds(&environment(pid), tags)
+}
+
+fn holds(environment: &[u8], tags: &[Vec<u8>]) -> bool {
+    tags.iter().all(|tag| environment.split(|byte| *byte == 0).any(|entry| entry == tag))
 }
 
 /// Empty for a process that has ended, whether or not it was waited for, and for other people's.
@@ -269,14 +276,35 @@ mod tests {
         let mut child = shell.process_group(0).spawn().unwrap();
         let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
         assert_eq!(lines.map_while(Result::ok).filter(|line| line == "up").take(2).count(), 2);
-        signal_once(Pid::from_child(&child), "GRADUS_TEST_ONCE", "a", Signal::TERM).unwrap();
+        signal_once(Pid::from_child(&child), &[("GRADUS_TEST_ONCE", "a")], Signal::TERM).unwrap();
         child.wait().unwrap();
-        while any("GRADUS_TEST_ONCE", "a").unwrap() {
+        while any(&[("GRADUS_TEST_ONCE", "a")]).unwrap() {
             std::thread::sleep(Duration::from_millis(10));
         }
         for name in ["inside", "outside"] {
             assert_eq!(fs::read_to_string(folder.path().join(name)).unwrap(), "got\nsaved\n", "{name}");
         }
+    }
+
+    #[test]
+    fn a_process_is_meant_if_it_carries_all_tags() {
+        let sleeper = |owner: &str| {
+            let mut command = Command::new("sleep");
+            command.arg("60").env("GRADUS_TEST_OWNER", owner).env("GRADUS_TEST_NAME", "same").stdin(Stdio::null());
+            command.spawn().unwrap()
+        };
+        let (mut ours, mut theirs) = (sleeper("ours"), sleeper("theirs"));
+        let tags = [("GRADUS_TEST_OWNER", "ours"), ("GRADUS_TEST_NAME", "same")];
+        let other = i32::try_from(theirs.id()).unwrap();
+        let found = numbers(&tags).unwrap();
+        let is_signalled = signal_one(other, &tags, Signal::KILL);
+        let count = signal(&tags, Signal::KILL).unwrap();
+        ours.wait().unwrap();
+        let is_left = theirs.try_wait().unwrap().is_none();
+        theirs.kill().unwrap();
+        theirs.wait().unwrap();
+        assert_eq!(found, [i32::try_from(ours.id()).unwrap()]);
+        assert!(!is_signalled && is_left && count == 1, "that of another owner has the same name");
     }
 
     #[test]
@@ -287,11 +315,11 @@ mod tests {
         fs::write(&script, "exec sh \"$0\"\n").unwrap();
         let mut shell = Command::new("sh");
         let mut child = shell.arg(&script).env("GRADUS_TEST_EXEC", "a").stdin(Stdio::null()).spawn().unwrap();
-        let missed = (0..2_000).filter(|_| !any("GRADUS_TEST_EXEC", "a").unwrap()).count();
+        let missed = (0..2_000).filter(|_| !any(&[("GRADUS_TEST_EXEC", "a")]).unwrap()).count();
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(missed, 0, "of 2,000 looks");
-        assert!(!any("GRADUS_TEST_EXEC", "a").unwrap());
+        assert!(!any(&[("GRADUS_TEST_EXEC", "a")]).unwrap());
     }
 
     #[test]
@@ -303,8 +331,8 @@ mod tests {
         let mut line = String::new();
         std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let (parent, sleeper): (i32, i32) = (i32::try_from(child.id()).unwrap(), line.trim().parse().unwrap());
-        let found = family("GRADUS_TEST_FAMILY", "a").unwrap();
-        let tagged = numbers("GRADUS_TEST_FAMILY", "a").unwrap();
+        let found = family(&[("GRADUS_TEST_FAMILY", "a")]).unwrap();
+        let tagged = numbers(&[("GRADUS_TEST_FAMILY", "a")]).unwrap();
         rustix::process::kill_process(Pid::from_raw(sleeper).unwrap(), Signal::KILL).unwrap();
         child.wait().unwrap();
         assert!(found.contains(&parent) && found.contains(&sleeper), "{found:?}");

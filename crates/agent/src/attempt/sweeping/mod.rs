@@ -8,7 +8,7 @@ use domain::run::AttemptEnd;
 use node::processes;
 use rustix::process::Signal;
 
-use super::{ATTEMPT, Attempt, Stage, Working};
+use super::{Attempt, Stage, Working};
 
 pub(super) use grace::{SaveTime, time_to_save};
 
@@ -25,7 +25,7 @@ impl Attempt {
 
     /// Ends remaining processes; once there are none, outputs are uploaded.
     pub(super) fn swept(&mut self, now: Duration) {
-        let tag = self.start.attempt.as_str();
+        let tags = self.tools.tags(&self.start.attempt);
         let Stage::Sweeping { end, kill_at, next, is_told } = &mut self.stage else { return };
         if now < *next {
             return;
@@ -36,9 +36,9 @@ impl Attempt {
             return;
         }
         let left = match (now >= *kill_at, *is_told) {
-            (true, _) => processes::signal(ATTEMPT, tag, Signal::KILL).map(|count| count > 0),
-            (false, false) => processes::signal(ATTEMPT, tag, Signal::TERM).map(|count| count > 0),
-            (false, true) => processes::any(ATTEMPT, tag),
+            (true, _) => processes::signal(&tags, Signal::KILL).map(|count| count > 0),
+            (false, false) => processes::signal(&tags, Signal::TERM).map(|count| count > 0),
+            (false, true) => processes::any(&tags),
         };
         *is_told = true;
         *next = now + SWEEP;
@@ -55,6 +55,6 @@ impl Attempt {
 
     pub(super) fn signal_tagged(&self, signal: Signal) {
         // Processes missed now are found by the sweep.
-        let _ = processes::signal(ATTEMPT, self.start.attempt.as_str(), signal);
+        let _ = processes::signal(&self.tools.tags(&self.start.attempt), signal);
     }
 }
