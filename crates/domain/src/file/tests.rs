@@ -3,6 +3,7 @@
 mod data;
 mod machines;
 mod searches;
+mod sky;
 mod training;
 mod workloads;
 mod yaml;
