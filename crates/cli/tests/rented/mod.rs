@@ -100,6 +100,9 @@ fn trials_of_a_sweep_take_over_one_machine_and_share_its_bill() {
     assert_eq!(weights, expected(4), "the bits of a run here");
     let found = scene.lab(&["exec", &SHARED.to_string(), "find", "/root/.gradus", "-name", first]);
     assert_eq!(found, "", "the files of the trial before are deleted");
+    let taken = of("machine_taken")[0];
+    let status = account.gradus(&["status", taken["run"].as_str().unwrap()]);
+    assert!(status.contains(&format!(", rented as {}", taken["machine"].as_str().unwrap())), "{status}");
     // Both trials have used the machine, and what they pay is what one machine costs: a minute at least, once.
     let dollars = |value: &serde_json::Value| -> f64 {
         value.as_str().expect("a price").trim_start_matches('$').trim_end_matches("/h").parse().unwrap()

@@ -55,7 +55,7 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
         rows.push(vec![
             instance.run.to_string(),
             format!("{} {}", instance.offer.provider, instance.offer.kind),
-            standing(id, instance),
+            standing(instance),
             instance.offer.rate.to_string(),
             length(rented),
             spent.to_string(),
@@ -79,10 +79,10 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
 }
 
 /// The state of a machine, and the name that it was rented under where its run has taken it over from another one.
-fn standing(id: &InstanceId, instance: &Instance) -> String {
-    match instance.machine_name(id) {
-        name if name == id => word(instance).to_owned(),
-        name => format!("{}, rented as {name}", word(instance)),
+fn standing(instance: &Instance) -> String {
+    match &instance.machine {
+        None => word(instance).to_owned(),
+        Some(name) => format!("{}, rented as {name}", word(instance)),
     }
 }
 

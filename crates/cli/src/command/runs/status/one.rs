@@ -128,7 +128,8 @@ pub fn show(facts: &RunFacts<'_>, key: Option<&SecretKey>, printer: &mut Printer
     for id in &run.instances {
         if let Some(instance) = world.instances.get(id) {
             let state = machine(instance, facts.ended.get(id));
-            printer.data(format!("machine  {id}: {state}, {}", instance.offer.rate));
+            let before = instance.machine.as_ref().map_or(String::new(), |name| format!(", rented as {name}"));
+            printer.data(format!("machine  {id}: {state}{before}, {}", instance.offer.rate));
         }
     }
     for id in &run.attempts {
