@@ -20,12 +20,8 @@ class Signals(transformers.TrainerCallback):
             os.kill(os.getpid(), self.signals[state.global_step])
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder")
-    parser.add_argument("--die", type=int, default=-1)
-    parser.add_argument("--stop", type=int, default=-1)
-    args = parser.parse_args()
+def trainer_of(folder, callbacks):
+    """The Trainer of a tiny BERT for 24 steps."""
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     transformers.set_seed(3)
@@ -37,17 +33,24 @@ def main():
     generator = torch.Generator().manual_seed(7)
     ids = torch.randint(0, 50, (48, 12), generator=generator)
     data = [{"input_ids": row, "labels": row.sum() % 3} for row in ids]
-    callback = gradus.huggingface.GradusCallback(save_every="4 steps")
     settings = transformers.TrainingArguments(
-        output_dir=args.folder, per_device_train_batch_size=8, num_train_epochs=4, save_strategy="no", report_to=[],
+        output_dir=folder, per_device_train_batch_size=8, num_train_epochs=4, save_strategy="no", report_to=[],
         logging_steps=2, use_cpu=True, seed=3, disable_tqdm=True,
     )
-    trainer = transformers.Trainer(
-        model=model, args=settings, train_dataset=data, callbacks=[callback, Signals(args.die, args.stop)]
-    )
+    return transformers.Trainer(model=model, args=settings, train_dataset=data, callbacks=callbacks)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--die", type=int, default=-1)
+    parser.add_argument("--stop", type=int, default=-1)
+    args = parser.parse_args()
+    callback = gradus.huggingface.GradusCallback(save_every="4 steps")
+    trainer = trainer_of(args.folder, [callback, Signals(args.die, args.stop)])
     trainer.train(resume_from_checkpoint=callback.resume())
     sha = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
+    for name, tensor in sorted(trainer.model.state_dict().items()):
         sha.update(name.encode() + tensor.contiguous().numpy().tobytes())
     print(f"ended at {trainer.state.global_step} with {sha.hexdigest()}")
 

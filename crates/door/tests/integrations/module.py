@@ -63,6 +63,14 @@ class Signals(lightning.Callback):
             os.kill(os.getpid(), self.signals[trainer.global_step])
 
 
+def trainer_of(folder, callbacks):
+    """A Trainer for 24 steps of `Batches`."""
+    return lightning.Trainer(
+        max_epochs=4, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=folder, callbacks=callbacks,
+    )
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
@@ -73,10 +81,7 @@ def main():
     lightning.seed_everything(3, verbose=False)
     module = Module()
     callback = gradus.lightning.GradusCallback(save_every="4 steps")
-    trainer = lightning.Trainer(
-        max_epochs=4, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, default_root_dir=args.folder, callbacks=[callback, Signals(args.die, args.stop)],
-    )
+    trainer = trainer_of(args.folder, [callback, Signals(args.die, args.stop)])
     trainer.fit(module, Batches(), ckpt_path=callback.resume())
     sha = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
