@@ -24,11 +24,10 @@ pub(super) struct JoinToken {
     pub expires: Timestamp,
 }
 
-/// The secret of an agent that has joined, and the token that it has used.
+/// The secret of an agent that has joined.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AgentSession {
     pub sha256: String,
-    pub token: String,
     pub since: Timestamp,
 }
 
@@ -65,14 +64,18 @@ impl std::fmt::Display for JoinRefusal {
     }
 }
 
-/// Lets the agent of an instance join, by the hashes of its token and its secret; returns whether that is new. The same
-/// request again is no second use: its answer may have been lost.
+/// Lets the agent of an instance join, by the hashes of its token and its secret; returns whether that is new. An agent that
+/// has joined is known by its secret, whatever token it sends: the answer may have been lost, and its start asked for again
+/// with another token, or the token may be one that the agent could not delete.
 pub(super) fn join(
     agents: &mut Agents,
     instance: &InstanceId,
     (token, secret): (&str, &str),
     now: Timestamp,
 ) -> Result<bool, JoinRefusal> {
+    if agents.get(instance).and_then(|entry| entry.session.as_ref()).is_some_and(|session| session.sha256 == secret) {
+        return Ok(false);
+    }
     let found = agents.iter().find_map(|(owner, entry)| {
         let known = entry.tokens.iter().find(|known| known.sha256 == token)?;
         Some((owner.clone(), known.expires))
@@ -82,14 +85,13 @@ pub(super) fn join(
         return Err(JoinRefusal::OtherInstance(owner));
     }
     let entry = agents.get_mut(&owner).ok_or(JoinRefusal::Unknown)?;
-    if let Some(session) = &entry.session {
-        let is_same = session.token == token && session.sha256 == secret;
-        return if is_same { Ok(false) } else { Err(JoinRefusal::Used(owner)) };
+    if entry.session.is_some() {
+        return Err(JoinRefusal::Used(owner));
     }
     if expires <= now {
         return Err(JoinRefusal::Expired(owner, expires));
     }
-    entry.session = Some(AgentSession { sha256: secret.to_owned(), token: token.to_owned(), since: now });
+    entry.session = Some(AgentSession { sha256: secret.to_owned(), since: now });
     Ok(true)
 }
 
@@ -155,6 +157,9 @@ mod tests {
         check(&one, "t1", "s1", 100, Err(JoinRefusal::Expired(one.clone(), Timestamp(100))));
         check(&one, "t1", "s1", 99, Ok(true));
         check(&one, "t1", "s1", 500, Ok(false));
+        // Its start was asked for again, or it could not delete a token that is forgotten by now.
+        check(&one, "t4", "s1", 500, Ok(false));
+        check(&one, "t4", "s2", 500, Err(JoinRefusal::Unknown));
         check(&one, "t1", "s2", 99, Err(JoinRefusal::Used(one.clone())));
         check(&two, "t2", "s3", 99, Ok(true));
         assert_eq!((instance_of(&agents, "s1"), instance_of(&agents, "s3")), (Some(&one), Some(&two)));
@@ -165,7 +170,7 @@ mod tests {
     fn what_nobody_can_use_any_more_is_forgotten() {
         let id = |text: &str| InstanceId::new(text);
         let token = |expires: u64| JoinToken { sha256: format!("t{expires}"), expires: Timestamp(expires as i64) };
-        let session = |since| AgentSession { sha256: "s".into(), token: "t".into(), since: Timestamp(since) };
+        let session = |since| AgentSession { sha256: "s".into(), since: Timestamp(since) };
         let later = TOKEN_KEPT + 1;
         let mut agents = Agents::from([
             (id("gone"), AgentEntry { tokens: vec![token(1)], session: None }),
