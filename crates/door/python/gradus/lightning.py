@@ -229,7 +229,7 @@ def _rename(draft, path):
         os.remove(aside)
     else:
         os.rename(draft, path)
-    parent = os.open(os.path.dirname(path), os.O_RDONLY)
+    parent = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
     try:
         os.fsync(parent)
     finally:
