@@ -28,7 +28,7 @@ pub use reconcile::{
 pub use resume::Resumption;
 pub use verdict::{StepTimes, Straggler, straggler_found};
 pub use world::{
-    AttemptState, Goodput, Illegal, Instance, LastDueRun, Measured, Member, PipelineDecision, PipelineRecord,
-    PipelineResumption, PipelineState, Run, RunAttempt, RunOrSweep, ScheduleDecision, ScheduleRecord, StepTotals,
-    SweepRecord, SweepState, World, bill, goodput, kept_steps, spent,
+    AttemptState, Goodput, Illegal, Instance, LastDueRun, Measured, Member, NamedWork, PipelineDecision,
+    PipelineRecord, PipelineResumption, PipelineState, Run, RunAttempt, RunOrSweep, ScheduleDecision, ScheduleRecord,
+    StepTotals, SweepRecord, SweepState, World, bill, goodput, kept_steps, spent,
 };

@@ -3,7 +3,7 @@
 use domain::event::PipelineSubmitted;
 use domain::pipeline::PipelineEnd;
 use domain::run::{Outcome, RunState, StopBy};
-use domain::{Cause, Event, Finding, PipelineId, Record, Timestamp};
+use domain::{Cause, Event, Finding, Job, Money, PipelineId, Record, RunId, Timestamp};
 use plan::{PipelineDecision, PipelineResumption, PipelineState, World};
 
 fn id() -> PipelineId {
@@ -117,4 +117,34 @@ fn each_task_has_one_run() {
     assert!(world.apply(&again).unwrap_err().why.contains("already"));
     assert_eq!(world.pipelines[&id()].state, PipelineState::Running);
     assert_eq!(id().task(1).as_str(), "night-1-task1");
+}
+
+#[test]
+fn what_tasks_have_cost_is_not_spent_again() {
+    let mut pipeline = world(&[]).pipelines.remove(&id()).unwrap();
+    let dollars = |text: &str| text.parse::<Money>().unwrap();
+    assert!(pipeline.left(dollars("$7")).unwrap().is_none(), "without a budget nothing is limited");
+    pipeline.budget = Job::parse("run: 'true'\nbudget: {max: $10}\n", "job.yaml").unwrap().job.budget;
+    let left = |cost: &str| pipeline.left(dollars(cost)).map(|left| left.unwrap().max);
+    assert_eq!((left("$0"), left("$7.50")), (Ok(dollars("$10")), Ok(dollars("$2.50"))));
+    for cost in ["$10", "$11"] {
+        assert!(left(cost).unwrap_err().contains("the budget of the pipeline, $10.00, is spent"), "{cost}");
+    }
+}
+
+#[test]
+fn a_run_is_known_as_that_of_a_task_also_before_it_is_written_down() {
+    let world = world(&[advanced(1)]);
+    let of = |run: RunId| world.pipeline_of(&run).cloned();
+    assert_eq!((of(id().task(1)), of(id().task(2))), (Some(id()), Some(id())));
+    assert_eq!((of(id().task(3)), of(RunId::new("night-1"))), (None, None));
+}
+
+#[test]
+fn a_task_that_is_refused_ends_the_pipeline_with_what_to_do() {
+    let world = world(&[]);
+    let pipeline = &world.pipelines[&id()];
+    assert_eq!(pipeline.task_file(1), "night.yaml#fit");
+    let end = PipelineEnd::Failed { task: "fit".to_owned(), message: "no offer (hint: raise `budget`)".to_owned() };
+    assert_eq!(pipeline.refused(1, "no offer", Some("raise `budget`")), end);
 }

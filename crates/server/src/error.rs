@@ -47,8 +47,8 @@ pub enum Error {
     /// Values of jobs were sealed by a key that is not there any more.
     #[error("the key in `{}` does not open the values of `envs` and `secrets` in the event log", .0.display())]
     Key(PathBuf),
-    /// No run and no sweep has this name.
-    #[error("no run or sweep is called `{0}`")]
+    /// No run, sweep or pipeline has this name.
+    #[error("no run, sweep or pipeline is called `{0}`")]
     NoRun(String),
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use domain::{RunId, SweepId};
+use domain::{PipelineId, RunId, SweepId};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -98,6 +98,11 @@ impl Home {
     /// Files of a sweep that belong to none of its trials: its report.
     pub fn sweep(&self, sweep: &SweepId) -> PathBuf {
         self.root.join("sweeps").join(sweep.as_str())
+    }
+
+    /// Where a command that follows a pipeline registers itself.
+    pub fn pipeline(&self, pipeline: &PipelineId) -> PathBuf {
+        self.root.join("pipelines").join(pipeline.as_str())
     }
 
     /// The socket where agents of this machine find the loop; in the temporary folder if the home's path is too long

@@ -124,7 +124,7 @@ pub(crate) fn sealed_request(key: &SecretKey, request: &SubmitRequest) -> Result
 }
 
 /// A request that the log has; `None` if another key has sealed it.
-pub(crate) fn request_of(key: &SecretKey, sealed: &str) -> Option<SubmitRequest> {
+pub fn request_of(key: &SecretKey, sealed: &str) -> Option<SubmitRequest> {
     serde_json::from_str(&key.unseal(REQUEST, sealed)?).ok()
 }
 

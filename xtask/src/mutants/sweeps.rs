@@ -28,6 +28,22 @@ pub(super) const SWEEPS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--test", "pipelines"], filter: "each_task_has_one_run" },
     },
     SourceMutant {
+        name: "a-pipeline-spends-its-budget-again",
+        harm: "each task of a pipeline may cost the budget of all, whatever those before it have cost",
+        file: "crates/plan/src/world/pipelines.rs",
+        from: "budget.max.micros().saturating_sub(cost.micros())",
+        to: "budget.max.micros().saturating_sub(cost.micros().min(0))",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "pipelines"], filter: "is_not_spent_again" },
+    },
+    SourceMutant {
+        name: "a-task-is-taken-for-its-pipeline",
+        harm: "`gradus stop` with the beginning of a pipeline's name is refused, or stops one run of it",
+        file: "crates/cli/src/command/find.rs",
+        from: "&& world.pipeline_of(id).is_none()",
+        to: "&& world.pipeline_of(id).is_none_or(|_| true)",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "shares_with_its_runs" },
+    },
+    SourceMutant {
         name: "due-times-are-settled-twice",
         harm: "a due time of a schedule is run, and paid for, twice",
         file: "crates/plan/src/world/schedules.rs",

@@ -51,12 +51,12 @@ pub enum Commands {
     Logs(logs::Args),
     /// Follow a run in the background, or take over one whose process is gone
     Attach(attach::Args),
-    /// Wait until a run has ended, and exit with its code
+    /// Wait until a run, sweep or pipeline has ended, and exit with its code
     Wait(wait::Args),
-    /// Save a checkpoint of a run or sweep, then stop it
+    /// Save a checkpoint of a run, sweep or pipeline, then stop it
     #[command(aliases = ["cancel", "down"])]
     Stop(stop::Args),
-    /// Resume a stopped, failed or interrupted run from its newest checkpoint
+    /// Resume a stopped, failed or interrupted run, sweep or pipeline from its newest checkpoint
     Resume(resume::Args),
     /// List, show and export trained models
     Models(models::Args),

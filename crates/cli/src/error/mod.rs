@@ -88,10 +88,20 @@ impl Error {
         move |source| Error::File { doing, path, source }
     }
 
-    /// A name on the command line that more than one run or sweep starts with.
+    /// A name on the command line that more than one run, sweep or pipeline starts with.
     pub fn ambiguous(name: &str) -> Error {
         let message = format!("`{name}` is ambiguous: more than one run starts with it");
         Error::Usage { message, hint: "list the runs with `gradus status`".to_owned() }
+    }
+
+    /// A name on the command line that is a pipeline's, where the run of one of its tasks belongs; `first` is one.
+    pub fn pipeline(name: &str, first: Option<&str>) -> Error {
+        let message = format!("`{name}` is a pipeline; this command takes a single run");
+        let hint = match first {
+            Some(run) => format!("give one of its runs, such as `{run}`"),
+            None => format!("give one of its runs once it has any: `gradus status {name}` lists them"),
+        };
+        Error::Usage { message, hint }
     }
 
     /// The missing feature of a first build that this command needs, if that is why it failed.

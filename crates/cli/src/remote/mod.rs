@@ -7,6 +7,7 @@ mod address;
 mod download;
 mod failure;
 pub mod login;
+mod pipelines;
 mod runs;
 mod stream;
 mod sweeps;

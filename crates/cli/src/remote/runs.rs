@@ -76,6 +76,9 @@ impl Server {
             let message = format!("`{name}` is a sweep; this command takes a single run");
             return Err(Error::Usage { message, hint: format!("give one of its trials, such as {trial}") });
         }
+        if exact.is_none() && name != "last" {
+            self.refuse_pipeline(name)?;
+        }
         match (exact, &names[..]) {
             (Some(id), _) | (None, [id]) => Ok(RunId::new(*id)),
             (None, []) => missing(),

@@ -112,6 +112,7 @@ impl Server {
         if let Some(at) = all.iter().position(|(_, one)| word(one) == name) {
             return Ok(all.swap_remove(at).1);
         }
+        self.refuse_pipeline(name)?;
         if all.len() == 1 {
             return Ok(all.swap_remove(0).1);
         }

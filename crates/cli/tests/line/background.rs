@@ -3,6 +3,7 @@
 mod budgets;
 mod hostile;
 mod joining;
+mod pipelines;
 mod remote;
 mod schedules;
 mod serve;

@@ -30,7 +30,7 @@ pub use bill::{bill, spent};
 pub use goodput::{Goodput, StepTotals, goodput, kept_steps};
 pub use lifecycle::Illegal;
 pub use members::Member;
-pub use pipelines::{PipelineDecision, PipelineRecord, PipelineResumption, PipelineState};
+pub use pipelines::{NamedWork, PipelineDecision, PipelineRecord, PipelineResumption, PipelineState};
 pub use residence::RunOrSweep;
 pub use schedules::{LastDueRun, ScheduleDecision, ScheduleRecord};
 

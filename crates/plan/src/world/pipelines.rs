@@ -7,10 +7,30 @@ use domain::event::PipelineSubmitted;
 use domain::job::Budget;
 use domain::pipeline::PipelineEnd;
 use domain::run::{Outcome, RunState, StopBy};
-use domain::{Event, PipelineId, Record, RunId, Timestamp};
+use domain::{Event, Money, PipelineId, Record, RunId, SweepId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::World;
+use super::{RunOrSweep, World};
+
+/// What a name on the command line may refer to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NamedWork {
+    /// A run.
+    Run(RunId),
+    /// A sweep.
+    Sweep(SweepId),
+    /// A pipeline.
+    Pipeline(PipelineId),
+}
+
+impl From<RunOrSweep> for NamedWork {
+    fn from(work: RunOrSweep) -> NamedWork {
+        match work {
+            RunOrSweep::Run(run) => NamedWork::Run(run),
+            RunOrSweep::Sweep(sweep) => NamedWork::Sweep(sweep),
+        }
+    }
+}
 
 /// A pipeline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -142,9 +162,45 @@ impl PipelineRecord {
             _ => PipelineDecision::Submit { place },
         }
     }
+
+    /// The job file as the run of the task at this place has it: `FILE#TASK`, as `gradus run` names it, which can start with a
+    /// later task.
+    pub fn task_file(&self, place: usize) -> String {
+        format!("{}#{}", self.file, self.tasks.get(place).map_or("", String::as_str))
+    }
+
+    /// What its tasks so far, which have cost this much, have left of the budget of all; `None` without a budget.
+    ///
+    /// # Errors
+    /// A message where nothing is left.
+    pub fn left(&self, cost: Money) -> Result<Option<Budget>, String> {
+        let Some(budget) = self.budget else { return Ok(None) };
+        let rest = budget.max.micros().saturating_sub(cost.micros());
+        if rest <= 0 {
+            return Err(format!("the budget of the pipeline, {}, is spent: its tasks have cost {cost}", budget.max));
+        }
+        Ok(Some(Budget { max: Money::from_micros(rest), ..budget }))
+    }
+
+    /// Its end where the run of the task at this place was refused.
+    pub fn refused(&self, place: usize, message: &str, hint: Option<&str>) -> PipelineEnd {
+        let hint = hint.map_or(String::new(), |hint| format!(" (hint: {hint})"));
+        PipelineEnd::Failed {
+            task: self.tasks.get(place).cloned().unwrap_or_default(),
+            message: format!("{message}{hint}"),
+        }
+    }
 }
 
 impl World {
+    /// The pipeline of which a run is a task, also where its submission is not written down as that of the task yet.
+    pub fn pipeline_of(&self, run: &RunId) -> Option<&PipelineId> {
+        let is_of = |(id, known): &(&PipelineId, &PipelineRecord)| {
+            known.runs.contains(run) || id.task(known.runs.len() + 1) == *run
+        };
+        self.pipelines.iter().find(is_of).map(|(id, _)| id)
+    }
+
     /// Moves the world by one event of a pipeline; other events change nothing here.
     pub(super) fn follow_pipeline(&mut self, record: &Record) -> Result<(), String> {
         match &record.event {

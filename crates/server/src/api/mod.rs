@@ -54,6 +54,7 @@ pub use failure::ApiError;
 pub use logs::{LogPart, log_part};
 pub use market::{OfferLister, OfferQuery};
 pub use metrics::VERSION;
+pub use runs::pipelines::view as pipeline_view;
 pub use runs::schedules::view as schedule_view;
 pub use views::{SubmitRequest, SubmittedRun, SubmittedSweep};
 

@@ -5,7 +5,8 @@ use domain::{Event, SweepId};
 use plan::SweepState;
 use server::{Home, State};
 
-use crate::command::find::{RunOrSweep, find_any, open_named};
+use crate::command::find::{NamedWork, find_named, open_named};
+use crate::command::runs::run::pipeline::{elsewhere as elsewhere_pipeline, followed};
 use crate::error::Error;
 use crate::error::exit;
 use crate::follow::elsewhere;
@@ -21,7 +22,7 @@ use crate::sweep::table::last_line;
 /// Arguments of `gradus stop`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Run or sweep: its name, a unique prefix of it, or `last`
+    /// Run, sweep or pipeline: its name, a unique prefix of it, or `last`
     pub run: String,
 }
 
@@ -35,9 +36,10 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
     let home = Home::open(&settings.home)?;
     let mut state = open_named(&home, &args.run)?;
-    let id = match find_any(state.world(), &args.run)? {
-        RunOrSweep::Run(id) => id,
-        RunOrSweep::Sweep(id) => return sweep(state, settings, printer, &home, &id),
+    let id = match find_named(state.world(), &args.run)? {
+        NamedWork::Run(id) => id,
+        NamedWork::Sweep(id) => return sweep(state, settings, printer, &home, &id),
+        NamedWork::Pipeline(id) => return followed::stop(state, settings, printer, &home, &id),
     };
     let since = Since::Event(state.world().last_seq);
     let Some(run) = state.world().runs.get(&id) else { return Err(server::Error::NoRun(args.run).into()) };
@@ -58,11 +60,12 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
 }
 
-/// Stops a run or sweep of a server.
+/// Stops a run, sweep or pipeline of a server.
 fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, Error> {
-    let id = match server.find_any(&args.run)? {
-        RunOrSweep::Run(id) => id,
-        RunOrSweep::Sweep(id) => return elsewhere_sweep::stop(server, printer, &id),
+    let id = match server.find_named(&args.run)? {
+        NamedWork::Run(id) => id,
+        NamedWork::Sweep(id) => return elsewhere_sweep::stop(server, printer, &id),
+        NamedWork::Pipeline(id) => return elsewhere_pipeline::stop(server, &id, printer),
     };
     let known = server.run(&id, 0)?;
     let run = known.run()?;

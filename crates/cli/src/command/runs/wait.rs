@@ -5,7 +5,8 @@ use std::time::Duration;
 use domain::RunId;
 use server::Home;
 
-use crate::command::find::{RunOrSweep, find_any, open_named};
+use crate::command::find::{NamedWork, find_named, open_named};
+use crate::command::runs::run::pipeline::{elsewhere as elsewhere_pipeline, followed};
 use crate::error::{Error, exit};
 use crate::follow::elsewhere;
 use crate::follow::liveness::Liveness;
@@ -20,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Arguments of `gradus wait`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Run or sweep: its name, a unique prefix of it, or `last`
+    /// Run, sweep or pipeline: its name, a unique prefix of it, or `last`
     run: String,
 }
 
@@ -30,16 +31,18 @@ pub struct Args {
 /// [`Error::Failed`] if it failed, [`Error::Code`] if no process runs it, so that it would never end.
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     if let Some(server) = remote::chosen(settings)? {
-        return match server.find_any(&args.run)? {
-            RunOrSweep::Run(id) => of_server(&server, &id, printer),
-            RunOrSweep::Sweep(id) => crate::sweep::elsewhere::wait(&server, printer, &id),
+        return match server.find_named(&args.run)? {
+            NamedWork::Run(id) => of_server(&server, &id, printer),
+            NamedWork::Sweep(id) => crate::sweep::elsewhere::wait(&server, printer, &id),
+            NamedWork::Pipeline(id) => elsewhere_pipeline::wait(&server, &id, printer),
         };
     }
     let home = Home::open(&settings.home)?;
     let mut state = open_named(&home, &args.run)?;
-    let id = match find_any(state.world(), &args.run)? {
-        RunOrSweep::Run(id) => id,
-        RunOrSweep::Sweep(id) => return crate::sweep::wait(&home, state, printer, &id),
+    let id = match find_named(state.world(), &args.run)? {
+        NamedWork::Run(id) => id,
+        NamedWork::Sweep(id) => return crate::sweep::wait(&home, state, printer, &id),
+        NamedWork::Pipeline(id) => return followed::wait(state, printer, &home, &id),
     };
     loop {
         state.refresh()?;

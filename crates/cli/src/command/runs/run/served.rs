@@ -1,10 +1,7 @@
 //! Pipelines that a server runs: submitted here, and perhaps followed.
 
-use std::time::Duration;
-
 use domain::file::JobPipeline;
-use domain::{Plan, Rate};
-use serde_json::Value;
+use domain::{PipelineId, Plan, Rate};
 use server::api::SubmitRequest;
 use server::{Home, State, submit};
 
@@ -16,9 +13,6 @@ use crate::local::job_request::pipeline_request;
 use crate::printer::Printer;
 use crate::remote::{self, Server};
 use crate::settings::GlobalSettings;
-
-/// Interval at which a pipeline of a server is looked at.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Refuses `--detach` of a pipeline that no server would run.
 ///
@@ -51,7 +45,7 @@ pub fn detach(
     let sent = sent.map_err(|error| Error::file("read the job file", &job.file)(error.into()))?;
     let mut state = State::open_lean(home)?;
     let id = submit::submit_pipeline(&mut state, pipeline, &sent, settings.user.clone())?;
-    Ok(detached(id.as_str(), printer))
+    Ok(detached(&id, printer))
 }
 
 /// Plans a pipeline on a server, confirms it, submits it, and follows it unless that is not asked for.
@@ -75,57 +69,23 @@ pub fn run(args: &JobArgs, options: &StartOptions, server: &Server, printer: &mu
     let key = remote::idempotency_key();
     let submit = || server.post("/v1/pipelines", Some(&body), Some(&key));
     let submitted = submit().or_else(|error| if error.code() == exit::WORLD { submit() } else { Err(error) })?;
-    let id: String = server.typed(submitted["pipeline"].clone())?;
+    let id: PipelineId = server.typed(submitted["pipeline"].clone())?;
     match options.detach {
         true => Ok(detached(&id, printer)),
-        false => follow(server, &id, printer),
+        false => pipeline::elsewhere::finish(server, &id, 0, printer),
     }
 }
 
 /// Prints that a pipeline continues on its server, and how to follow it.
-fn detached(id: &str, printer: &mut Printer) -> u8 {
+fn detached(id: &PipelineId, printer: &mut Printer) -> u8 {
     match printer.is_json() {
         true => printer.json(&serde_json::json!({ "event": "detached", "pipeline": id })),
         false => {
             printer.data(format!("pipeline {id}: continues in the background"));
-            printer.data(format!("follow   gradus attach {id}-task1"));
+            printer.data(format!("follow   gradus attach {}", id.task(1)));
+            printer.data(format!("wait     gradus wait {id}"));
+            printer.data(format!("stop     gradus stop {id}"));
         }
     }
     exit::DONE
-}
-
-/// Prints each task as it starts, until the pipeline has ended. Ctrl-C leaves the pipeline alone.
-fn follow(server: &Server, id: &str, printer: &mut Printer) -> Result<u8, Error> {
-    let mut started = 0;
-    loop {
-        let shown = server.get(&format!("/v1/pipelines/{id}"))?;
-        let runs = shown["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
-        for run in runs.iter().skip(started).filter_map(Value::as_str) {
-            printer.say(format!("run {run}: started; `gradus attach {run}` follows it"));
-        }
-        started = runs.len();
-        if shown["state"]["state"] == "ended" {
-            match printer.is_json() {
-                true => printer.json(&shown),
-                false => printer.data(format!("pipeline {id}: {}", shown["word"].as_str().unwrap_or_default())),
-            }
-            return verdict(&shown);
-        }
-        std::thread::sleep(LOOK);
-    }
-}
-
-/// The exit code of a pipeline.
-fn verdict(shown: &Value) -> Result<u8, Error> {
-    let how = &shown["state"]["how"];
-    match how["end"].as_str() {
-        Some("done") => Ok(exit::DONE),
-        Some("failed") => {
-            let (task, why) = (how["task"].as_str().unwrap_or_default(), how["message"].as_str().unwrap_or_default());
-            let message = format!("task `{task}` failed: {why}");
-            let hint = Some("correct it and submit the pipeline again".to_owned());
-            Err(Error::Code { message, hint, code: exit::RUN_FAILED })
-        }
-        Some(_) | None => Ok(exit::RUN_STOPPED),
-    }
 }

@@ -1,4 +1,4 @@
-//! `gradus status`: the state of runs and sweeps.
+//! `gradus status`: the state of runs, sweeps and pipelines.
 
 mod one;
 
@@ -8,7 +8,9 @@ use domain::{Money, RunId, SweepId, Timestamp};
 use serde_json::{Value, json};
 use server::{Home, Series, State};
 
-use crate::command::find::{RunOrSweep, find_any};
+use crate::command::find::{NamedWork, find_named};
+use crate::command::runs::run::pipeline::printed::PipelineFacts;
+use crate::command::runs::run::pipeline::{elsewhere as elsewhere_pipeline, followed, printed};
 use crate::error::Error;
 use crate::error::exit;
 use crate::figures::time;
@@ -23,7 +25,7 @@ use crate::table;
 /// Arguments of `gradus status`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Run or sweep: its name, a unique prefix of it, or `last`
+    /// Run, sweep or pipeline: its name, a unique prefix of it, or `last`
     run: Option<String>,
 
     /// List every run, not only open ones and the newest hundred
@@ -44,9 +46,10 @@ const MOST_SWEEPS: usize = 1_000;
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     if let Some(server) = remote::chosen(settings)? {
         return match args.run {
-            Some(name) => match server.find_any(&name)? {
-                RunOrSweep::Run(id) => one::show(&(&one::of_server(&server, &id)?).into(), None, printer),
-                RunOrSweep::Sweep(id) => sweep(&SweepFacts::of_server(&server.sweep(&id)?)?, printer),
+            Some(name) => match server.find_named(&name)? {
+                NamedWork::Run(id) => one::show(&(&one::of_server(&server, &id)?).into(), None, printer),
+                NamedWork::Sweep(id) => sweep(&SweepFacts::of_server(&server.sweep(&id)?)?, printer),
+                NamedWork::Pipeline(id) => pipeline(&elsewhere_pipeline::facts(&server, &id)?, printer),
             },
             None => list_of_server(&server, args.all, printer),
         };
@@ -56,9 +59,10 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let series = series.as_ref();
     if let Some(name) = args.run {
         state.recall_named(&name)?;
-        return match find_any(state.world(), &name)? {
-            RunOrSweep::Run(id) => one::show(&one::of_home(&home, &state, series, &id)?, Some(state.key()), printer),
-            RunOrSweep::Sweep(id) => sweep(&SweepFacts::of_home(&home, state.world(), &id)?, printer),
+        return match find_named(state.world(), &name)? {
+            NamedWork::Run(id) => one::show(&one::of_home(&home, &state, series, &id)?, Some(state.key()), printer),
+            NamedWork::Sweep(id) => sweep(&SweepFacts::of_home(&home, state.world(), &id)?, printer),
+            NamedWork::Pipeline(id) => pipeline(&followed::facts(&mut state, &home, &id)?, printer),
         };
     }
     let all = state.recall_newest(if args.all { usize::MAX } else { LISTED })?;
@@ -197,6 +201,11 @@ fn listed_sweep(value: &Value, printer: &mut Printer) -> Option<Vec<String>> {
     let cost = Money::from_micros(value["cost_micro_usd"].as_i64()?);
     let trials = format!("{} trials", value["trials"]);
     Some(vec![id, word, String::new(), trials, cost.to_string(), time(Timestamp(value["submitted"].as_i64()?))])
+}
+
+fn pipeline(facts: &PipelineFacts, printer: &mut Printer) -> Result<u8, Error> {
+    printed::show(facts, printer);
+    Ok(exit::DONE)
 }
 
 fn sweep(facts: &SweepFacts<'_>, printer: &mut Printer) -> Result<u8, Error> {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use domain::job::Budget;
-use domain::pipeline::PipelineEnd;
 use domain::run::StopBy;
 use domain::{Event, Money, PipelineId, RunId};
 use plan::{PipelineDecision, PipelineRecord, PipelineState};
@@ -78,9 +77,7 @@ async fn submit(api: &Api, id: &PipelineId, record: &PipelineRecord, place: usiz
     if state_of(api, &run).await?.is_some() {
         return append(api, advanced).await;
     }
-    let task = record.tasks.get(place).cloned().unwrap_or_default();
-    let hint = failure.hint.map_or(String::new(), |hint| format!(" (hint: {hint})"));
-    let end = PipelineEnd::Failed { task, message: format!("{}{hint}", failure.message) };
+    let end = record.refused(place, &failure.message, failure.hint.as_deref());
     append(api, Event::PipelineEnded { pipeline, end }).await
 }
 
@@ -100,15 +97,15 @@ async fn submit_task(
     if !api.door.look(move |world| world.pipelines.get(&asked) == Some(&before)).await? {
         return Ok(false);
     }
-    // As `gradus run` names it, which can start with a later task.
-    let file = format!("{}#{}", record.file, record.tasks.get(place).map_or("", String::as_str));
-    submit_planned(api, planned, (run, file, record.user.clone())).await?;
+    submit_planned(api, planned, (run, record.task_file(place), record.user.clone())).await?;
     Ok(true)
 }
 
 /// What the tasks so far have left of the budget of all.
 async fn left(api: &Api, record: &PipelineRecord) -> Result<Option<Budget>, ApiError> {
-    let Some(budget) = record.budget else { return Ok(None) };
+    if record.budget.is_none() {
+        return Ok(None);
+    }
     let (reader, runs) = (api.reader.clone(), record.runs.clone());
     let cost = reading::blocking(move || {
         let mut cost = Money::default();
@@ -121,11 +118,6 @@ async fn left(api: &Api, record: &PipelineRecord) -> Result<Option<Budget>, ApiE
         }
         Ok(cost)
     });
-    let cost = cost.await?;
-    let rest = budget.max.micros().saturating_sub(cost.micros());
-    if rest <= 0 {
-        let message = format!("the budget of the pipeline, {}, is spent: its tasks have cost {cost}", budget.max);
-        return Err(ApiError::new(409, message).hint("raise `budget` in the first document of the file"));
-    }
-    Ok(Some(Budget { max: Money::from_micros(rest), ..budget }))
+    let left = record.left(cost.await?);
+    left.map_err(|message| ApiError::new(409, message).hint("raise `budget` in the first document of the file"))
 }

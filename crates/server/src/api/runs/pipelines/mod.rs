@@ -175,7 +175,8 @@ async fn known(api: &Api, pipeline: &str) -> Result<(PipelineId, PipelineRecord)
     found.await?.ok_or_else(|| ApiError::no_pipeline(pipeline))
 }
 
-fn view(id: &PipelineId, record: &PipelineRecord) -> Value {
+/// A pipeline as API and commands show it.
+pub fn view(id: &PipelineId, record: &PipelineRecord) -> Value {
     json!({
         "pipeline": id, "state": record.state, "word": record.state.word(), "tasks": record.tasks, "runs": record.runs,
         "budget": record.budget.map(|budget| budget.max), "file": record.file, "user": record.user,

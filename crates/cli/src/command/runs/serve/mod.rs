@@ -1,0 +1,215 @@
+//! `gradus serve`: the control loop of this home as a server, with an API.
+
+pub mod answers;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use cloud::ssh::DirectDoor;
+use domain::joining::{AgentServer, ServerTrust};
+use domain::{Bytes, Elapsed, Rate};
+use plan::RunOrSweep;
+use server::api::{self, AgentAccess, Answers, Listen, TlsIdentity};
+use server::control::{Control, Left};
+use server::{Home, Series, State, routes};
+use store::WebClient;
+
+use super::resume::checked;
+use crate::error::arguments::socket;
+use crate::error::{Error, exit};
+use crate::follow::attend::on_signals;
+use crate::local::machine;
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+use answers::{admitter, due_planner, planner, refusal, task_planner};
+
+/// Arguments of `gradus serve`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Also serve the API on this address; clients need a token: that in `api.token` of the home
+    /// folder, or one made by `gradus token`
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket)]
+    listen: Option<SocketAddr>,
+    /// Certificate of the server (PEM), with those that lead to who signed it; with TLS, the address may be one that other
+    /// machines reach
+    #[arg(long, value_name = "FILE", requires = "tls_key", requires = "listen")]
+    tls_cert: Option<PathBuf>,
+    /// Key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Address at which agents of nodes with `--reach tls` find this server, such as `https://192.0.2.7:7070`
+    #[arg(long, value_name = "URL", requires = "tls_cert")]
+    agents_at: Option<String>,
+    /// CA certificates by which those agents recognise the server, or `system` [default: this very certificate]
+    #[arg(long, value_name = "FILE", requires = "agents_at")]
+    agents_ca: Option<PathBuf>,
+    /// Most disk space for what nodes send of all runs and clients upload, such as `200GB`; more is refused, as by a full disk
+    #[arg(long, value_name = "SIZE")]
+    quota: Option<Bytes>,
+    /// Price of this machine for runs on it, such as `0.35/h`
+    #[arg(long, value_name = "PRICE", default_value = "0/h", allow_hyphen_values = true)]
+    price: Rate,
+}
+
+/// How long agents continue without the server: it may be replaced, or its machine restarted, meanwhile.
+const LEASE: Elapsed = Elapsed(1_800_000_000);
+
+/// Polling interval while another command hands over the loop.
+const HAND_OVER: Duration = Duration::from_millis(20);
+
+/// Runs the control loop for every run of this home, until it is told to end.
+///
+/// # Errors
+/// [`Error::Usage`] for an address that others can reach, [`Error::Code`] if another server is running.
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let listen = listen(&args)?;
+    let home = Home::open(&settings.home)?;
+    let listen = with_agents(listen, &args, &home)?;
+    let Some(server) = home.try_server()? else {
+        let message = format!("another `gradus serve` runs for `{}`", home.root().display());
+        let hint = "stop it first, or serve another folder with `--home`".to_owned();
+        return Err(Error::Code { message, hint: Some(hint), code: exit::WORLD });
+    };
+    machine::forget_served(&home);
+    // Commands that run the loop hand it over now.
+    let lock = loop {
+        match home.try_loop()? {
+            Some(lock) => break lock,
+            None => std::thread::sleep(HAND_OVER),
+        }
+    };
+    let (sender, inbox) = channel();
+    on_signals(sender.clone(), Arc::new(AtomicBool::new(false)))?;
+    let door = listen.as_ref().and_then(|listen| listen.agents.clone()).map(door_for_agents);
+    let providers = machine::providers_with(settings, &home, args.price, door)?;
+    machine::note_served(&home, &providers)?;
+    let state = State::open_lean(&home)?;
+    let door = routes::serve(&home, sender.clone(), args.quota)?;
+    let answers = Answers {
+        planner: planner(settings.clone(), home.clone(), args.price),
+        due_planner: due_planner(settings.clone(), home.clone(), args.price),
+        task_planner: task_planner(settings.clone(), home.clone(), args.price),
+        admitter: admitter(home.clone()),
+        resume_check: resume_check(home.clone()),
+        offers: offers(settings),
+        user: settings.user.clone(),
+    };
+    let places = api::serve(&home, listen, sender.clone(), answers, args.quota)?;
+    for place in &places {
+        match printer.is_json() {
+            true => printer.json(&serde_json::json!({ "event": "listening", "address": place })),
+            false => printer.say(format!("listening at {place}")),
+        }
+    }
+    crate::command::nodes::cloud::audit::watch(settings, &home);
+    crate::command::nodes::machines::timetable::watch(settings, &home);
+    let mut control = Control::new(state, Series::open(&home)?, &home, &providers);
+    control.keeps_all = true;
+    control.policy.lease = LEASE;
+    let left = control.run(&sender, &inbox, |_| false)?;
+    machine::forget_served(&home);
+    drop((door, lock, server));
+    let open = control.state.world().open_runs().filter(|(_, run)| !run.state.is_final()).count();
+    match left {
+        Left::Interrupted if open > 0 => printer.say(format!(
+            "stopped; {} without the server for up to 30 minutes: start it again, or attach with `gradus attach RUN`",
+            if open == 1 { "1 open run continues".to_owned() } else { format!("{open} open runs continue") }
+        )),
+        Left::Done | Left::Interrupted => printer.say("stopped; no run was open"),
+    }
+    Ok(exit::DONE)
+}
+
+/// The address to serve. One that other machines can reach requires TLS, or tokens could be intercepted.
+fn listen(args: &Args) -> Result<Option<Listen>, Error> {
+    let Some(address) = args.listen else { return Ok(None) };
+    if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        // Where TLS is left out, this is as well.
+        WebClient::new()?;
+        return Ok(Some(Listen {
+            address,
+            tls: Some(TlsIdentity::read(certificate, key).map_err(unusable)?),
+            agents: None,
+        }));
+    }
+    if address.ip().is_loopback() {
+        return Ok(Some(Listen { address, tls: None, agents: None }));
+    }
+    Err(Error::Usage {
+        message: format!("`{address}` can be reached from other machines, and there is no TLS without a certificate"),
+        hint: "add `--tls-cert FILE --tls-key FILE`, or listen at 127.0.0.1 and reach it through `ssh -L`".to_owned(),
+    })
+}
+
+/// The same address, also for agents if they have been told of it.
+fn with_agents(listen: Option<Listen>, args: &Args, home: &Home) -> Result<Option<Listen>, Error> {
+    let (Some(url), Some(listen)) = (&args.agents_at, listen.clone()) else { return Ok(listen) };
+    let Some(tls) = &listen.tls else { return Ok(Some(listen)) };
+    let url = url.trim_end_matches('/').to_owned();
+    let host = url.strip_prefix("https://").unwrap_or_default();
+    if host.is_empty() || host.contains(['/', '@', '?', '#', ' ']) {
+        return Err(Error::Usage {
+            message: format!(
+                "`{url}` is no address for agents: they reach the server over TLS, by its host and port only"
+            ),
+            hint: "write `--agents-at https://HOST:PORT`, as nodes reach the address of `--listen`".to_owned(),
+        });
+    }
+    let trust = match &args.agents_ca {
+        None => ServerTrust::Fingerprint(tls.fingerprint().to_owned()),
+        Some(file) if file.as_os_str() == "system" => ServerTrust::System,
+        Some(file) => {
+            let text = std::fs::read_to_string(file).map_err(Error::file("read", file))?;
+            // As an agent would: one that cannot use it ends, where nobody sees why.
+            WebClient::of_server(Some(&text), true)?;
+            ServerTrust::Authorities(text)
+        }
+    };
+    let agents = AgentAccess::open(home, AgentServer { url, trust })?;
+    Ok(Some(Listen { agents: Some(agents), ..listen }))
+}
+
+/// Makes join tokens for nodes whose agents reach the server directly.
+fn door_for_agents(access: Arc<AgentAccess>) -> DirectDoor {
+    DirectDoor::new(move |instance, within| {
+        access.offer(instance, within, server::clock::now()).map_err(|error| error.to_string())
+    })
+}
+
+/// The error for an unusable certificate or key, with a hint.
+fn unusable(error: server::Error) -> Error {
+    match error {
+        server::Error::File { doing, path, source } if source.kind() == std::io::ErrorKind::InvalidData => {
+            Error::Usage {
+                message: format!("cannot {doing} `{}`: {source}", path.display()),
+                hint: "give a certificate and its own key, each in the format PEM".to_owned(),
+            }
+        }
+        server::Error::File { doing, path, source } => Error::File { doing, path, source },
+        other => other.into(),
+    }
+}
+
+/// Checks what a run or sweep would resume from as `gradus resume` does.
+fn resume_check(home: Home) -> Arc<api::ResumeCheck> {
+    Arc::new(move |world, work| {
+        let checked = match work {
+            RunOrSweep::Run(id) => checked::require_resumable(&home, world, id),
+            RunOrSweep::Sweep(id) => checked::require_resumable_sweep(&home, world, id),
+        };
+        checked.map_err(|error| match error {
+            Error::Usage { .. } | Error::Code { .. } | Error::Job(_) => refusal(409, error),
+            other => refusal(500, other),
+        })
+    })
+}
+
+/// Lists offers as `gradus offers` does.
+fn offers(settings: &GlobalSettings) -> Arc<api::OfferLister> {
+    let settings = settings.clone();
+    Arc::new(move |query| crate::command::offers::list(query, &settings).map_err(|error| refusal(400, error)))
+}
