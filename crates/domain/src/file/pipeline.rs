@@ -72,6 +72,13 @@ impl JobPipeline {
                 let problem = Problem { line, ..Problem::at("name", message) };
                 return Err(in_file(vec![problem.hint("give each task a name of its own")]));
             }
+            if tree::read(&document).is_ok_and(|(tree, _)| tree.get("schedule").is_some()) {
+                let message = "due times submit single runs, and this file has several documents (a pipeline)";
+                let problem =
+                    Problem { line: super::line_of(&document, "schedule"), ..Problem::at("schedule", message) };
+                let hint = "remove the key, and have cron run `gradus run FILE --yes --detach` at these times";
+                return Err(in_file(vec![problem.hint(hint)]));
+            }
             pipeline.tasks.push(PipelineTask { name, text: document });
         }
         Ok(Some(pipeline))
@@ -195,6 +202,9 @@ mod tests {
         assert_eq!((problems[0].line, problems[0].key.as_str()), (Some(6), "num_node"));
         let twice = JobPipeline::read("name: a\nrun: b\n---\nname: a\nrun: b\n", "job.yaml").unwrap_err();
         assert_eq!((twice.problems[0].line, twice.problems[0].message.as_str()), (Some(4), "two tasks are called `a`"));
+        let due = "name: a\nrun: b\n---\nname: c\nrun: d\nschedule: {cron: 0 3 * * *}\n";
+        let due = JobPipeline::read(due, "job.yaml").unwrap_err();
+        assert_eq!((due.problems[0].line, due.problems[0].key.as_str()), (Some(6), "schedule"));
     }
 
     #[test]

@@ -15,7 +15,11 @@ impl Validator {
         }
         if job.sweep.is_some() {
             let message = "each run of a schedule is a single one, and this job has `sweep:`";
-            self.wrong("schedule", message, "put the sweep in a job file of its own");
+            self.wrong(
+                "schedule",
+                message,
+                "remove the key, and have cron run `gradus run FILE --yes --new --detach` at these times",
+            );
         }
         if schedule.new_data && (!schedule.warm_start || matches!(work, Some(Work::Command(_)))) {
             let message = "it is for a `train` job that continues from the model of the run before";

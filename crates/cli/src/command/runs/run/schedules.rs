@@ -142,6 +142,12 @@ fn add(
     settings: &GlobalSettings,
     printer: &mut Printer,
 ) -> Result<u8, Error> {
+    if super::pipeline::read(&args.file)?.is_some() {
+        let file = args.file.display();
+        let message = format!("`{file}` has several documents (a pipeline), and due times submit single runs");
+        let hint = format!("have cron run `gradus run {file} --yes --detach` at these times, beside `gradus serve`");
+        return Err(Error::Usage { message, hint });
+    }
     let (job, body) = request(args, &GlobalSettings::variable, printer)?;
     let Some(times) = job.schedule.clone() else {
         let message = format!("`{}` has no `schedule:`", args.file.display());
