@@ -4,13 +4,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// What a run needs.
-const ACTIONS: [&str; 17] = [
+const ACTIONS: [&str; 20] = [
     "Microsoft.Authorization/permissions/read",
     "Microsoft.Compute/disks/delete",
     "Microsoft.Compute/disks/write",
     "Microsoft.Compute/locations/operations/read",
+    "Microsoft.Compute/virtualMachines/deallocate/action",
     "Microsoft.Compute/virtualMachines/delete",
+    "Microsoft.Compute/virtualMachines/instanceView/read",
     "Microsoft.Compute/virtualMachines/read",
+    "Microsoft.Compute/virtualMachines/start/action",
     "Microsoft.Compute/virtualMachines/write",
     "Microsoft.Network/networkInterfaces/delete",
     "Microsoft.Network/networkInterfaces/join/action",

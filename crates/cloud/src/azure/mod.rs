@@ -11,6 +11,7 @@ mod credentials;
 mod failure;
 mod listed;
 mod order;
+mod power;
 #[cfg(test)]
 mod twin;
 mod wire;
@@ -29,7 +30,9 @@ use crate::aws::wire::query::{Params, params, word};
 use crate::catalog::Catalog;
 use crate::provider::{BillingRule, ProviderTraits};
 use crate::rented::offers::{Listable, offers};
-use crate::rented::{CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, value};
+use crate::rented::{
+    CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, MachinePower, value,
+};
 use check::{ArmPermission, missing};
 use listed::{ListedAddress, ListedVm};
 use wire::AzureClient;
@@ -134,6 +137,10 @@ impl Azure {
         self.path(&format!("Microsoft.Compute/virtualMachines/{}?{COMPUTE}", word(name)))
     }
 
+    fn action_path(&self, name: &str, action: &str) -> String {
+        self.path(&format!("Microsoft.Compute/virtualMachines/{}/{action}?{COMPUTE}", word(name)))
+    }
+
     fn subnet(&self, region: &str) -> String {
         let usual = || self.path(&format!("Microsoft.Network/virtualNetworks/gradus-{region}/subnets/default"));
         self.options.subnets.get(region).cloned().unwrap_or_else(usual)
@@ -228,5 +235,20 @@ impl CloudApi for Azure {
 
     fn end(&self, place: &MachinePlace) -> Result<(), CloudFailure> {
         self.delete(&place.handle)
+    }
+
+    fn stop(&self, place: &MachinePlace) -> Result<(), CloudFailure> {
+        self.client.post(&self.action_path(&place.handle, "deallocate")).map(drop)
+    }
+
+    fn start(&self, place: &MachinePlace, _token: &str) -> Result<(), CloudFailure> {
+        // Azure knows no tokens; one that is on is not started again.
+        let begun = self.client.post(&self.action_path(&place.handle, "start"))?;
+        self.client.outcome(&begun)
+    }
+
+    fn power(&self, place: &MachinePlace) -> Result<MachinePower, CloudFailure> {
+        let view: power::InstanceView = self.client.get(&self.action_path(&place.handle, "instanceView"))?;
+        view.power()
     }
 }

@@ -122,6 +122,32 @@ impl TwinState {
         reply(200, &[], &json!({ "value": self.machines.keys().map(of).collect::<Vec<_>>() }))
     }
 
+    /// Reads, stops or starts a machine.
+    fn power(&mut self, name: &str, action: &str) -> Result<HttpReply, String> {
+        let Some(machine) = self.machines.get_mut(name) else {
+            return refuse(404, "ResourceNotFound", "as asked");
+        };
+        let is_off = machine["isOff"] == true;
+        match action {
+            "instanceView" => {
+                let code = format!("PowerState/{}", if is_off { "deallocated" } else { "running" });
+                return reply(200, &[], &json!({ "statuses": [{ "code": code }] }));
+            }
+            "deallocate" => machine["isOff"] = true.into(),
+            "start" => {
+                if let Some((code, message)) = self.refuse.take() {
+                    return refuse(409, code, message);
+                }
+                machine["isOff"] = false.into();
+            }
+            other => panic!("{other}"),
+        }
+        match std::mem::take(&mut self.lose) {
+            true => Err("connection reset".to_owned()),
+            false => reply(202, &[("retry-after", "10")], &Value::Null),
+        }
+    }
+
     fn delete(&mut self, name: &str) -> Result<HttpReply, String> {
         match self.machines.get_mut(name) {
             _ if self.is_stuck => refuse(503, "ServerBusy", "not now"),
@@ -158,6 +184,10 @@ impl HttpTransport for Twin {
                 state.put(name, serde_json::from_slice(&request.body).unwrap())
             }
             ("GET", ["Microsoft.Compute", "virtualMachines"]) => state.page(query),
+            (_, ["Microsoft.Compute", "virtualMachines", name, action]) => {
+                assert_eq!(request.method == "GET", *action == "instanceView", "{action}");
+                state.power(name, action)
+            }
             ("GET", ["Microsoft.Network", "publicIPAddresses"]) => state.addresses(),
             ("DELETE", ["Microsoft.Compute", "virtualMachines", name]) => {
                 assert!(query.ends_with("&forceDeletion=true"), "{query}");

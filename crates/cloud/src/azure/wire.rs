@@ -126,6 +126,16 @@ impl AzureClient {
         self.send("PUT", &format!("{}{path}", self.endpoint), &headers, body)
     }
 
+    /// Reads something.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CloudFailure> {
+        read(&self.send("GET", &format!("{}{path}", self.endpoint), &[], Vec::new())?)
+    }
+
+    /// Begins what a path says by its end.
+    pub fn post(&self, path: &str) -> Result<HttpReply, CloudFailure> {
+        self.send("POST", &format!("{}{path}", self.endpoint), &[("content-length", "0")], Vec::new())
+    }
+
     /// Deletes something; that it was begun is enough.
     pub fn delete(&self, path: &str) -> Result<(), CloudFailure> {
         self.send("DELETE", &format!("{}{path}", self.endpoint), &[], Vec::new()).map(drop)

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 pub(super) const PROJECTS: &str = "https://cloudresourcemanager.googleapis.com";
 
 /// What a run needs.
-pub(super) const PERMISSIONS: [&str; 12] = [
+pub(super) const PERMISSIONS: [&str; 14] = [
     "compute.disks.create",
     "compute.instances.create",
     "compute.instances.delete",
@@ -15,6 +15,8 @@ pub(super) const PERMISSIONS: [&str; 12] = [
     "compute.instances.setLabels",
     "compute.instances.setMetadata",
     "compute.instances.setTags",
+    "compute.instances.start",
+    "compute.instances.stop",
     "compute.regions.get",
     "compute.subnetworks.use",
     "compute.subnetworks.useExternalIp",

@@ -6,6 +6,7 @@
 
 mod check;
 mod credentials;
+mod power;
 #[cfg(test)]
 mod twin;
 mod wire;
@@ -26,7 +27,7 @@ use crate::provider::{BillingRule, ProviderTraits};
 use crate::rented::offers::{Listable, offers};
 use crate::rented::user_data::user_data;
 use crate::rented::{
-    CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, name_prefix, value,
+    CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, MachinePower, name_prefix, value,
 };
 
 pub use check::{GcpReport, role};
@@ -382,5 +383,17 @@ impl CloudApi for Gcp {
             }
         }
         Ok(())
+    }
+
+    fn stop(&self, place: &MachinePlace) -> Result<(), CloudFailure> {
+        self.stop_at(place)
+    }
+
+    fn start(&self, place: &MachinePlace, token: &str) -> Result<(), CloudFailure> {
+        self.start_at(place, token)
+    }
+
+    fn power(&self, place: &MachinePlace) -> Result<MachinePower, CloudFailure> {
+        self.power_at(place)
     }
 }

@@ -69,6 +69,48 @@ impl TwinState {
         }
     }
 
+    /// Reads, stops or starts a machine.
+    fn power(
+        &mut self,
+        method: &str,
+        (zone, name, rest): (&str, &str, &[&str]),
+        query: &str,
+    ) -> Result<HttpReply, String> {
+        let Some(machine) = self.machines.get_mut(&(zone.to_owned(), name.to_owned())) else {
+            return refuse(404, "notFound");
+        };
+        match (method, rest) {
+            ("GET", []) => return ok(machine.clone()),
+            ("POST", ["stop"]) => {
+                machine["status"] = "TERMINATED".into();
+                return ok(json!({ "name": "o", "status": "RUNNING" }));
+            }
+            ("POST", ["start"]) => {}
+            other => panic!("{other:?}"),
+        }
+        let id = query.strip_prefix("requestId=").unwrap();
+        let mut operation = json!({ "name": format!("operation-{}", self.requests.len()), "status": "RUNNING" });
+        match self.fail.take() {
+            Some(code) => operation["error"] = json!({ "errors": [{ "code": code, "message": "as asked" }] }),
+            None => machine["status"] = "RUNNING".into(),
+        }
+        self.requests.entry(id.to_owned()).or_insert(operation.clone());
+        match std::mem::take(&mut self.lose) {
+            true => Err("connection reset".to_owned()),
+            false => ok(operation),
+        }
+    }
+
+    fn delete(&mut self, zone: &str, name: &str) -> Result<HttpReply, String> {
+        match self.machines.get_mut(&(zone.to_owned(), name.to_owned())) {
+            Some(machine) => {
+                machine["status"] = "STOPPING".into();
+                ok(json!({ "name": "o", "status": "RUNNING" }))
+            }
+            None => refuse(404, "notFound"),
+        }
+    }
+
     fn insert(&mut self, zone: &str, id: &str, body: &Value) -> Result<HttpReply, String> {
         if let Some(operation) = self.requests.get(id) {
             return ok(operation.clone());
@@ -146,15 +188,10 @@ impl HttpTransport for Twin {
                 operation["status"] = "DONE".into();
                 ok(operation.clone())
             }
-            ("DELETE", ["zones", zone, "instances", name]) => {
-                match state.machines.get_mut(&((*zone).to_owned(), (*name).to_owned())) {
-                    Some(machine) => {
-                        machine["status"] = "STOPPING".into();
-                        ok(json!({ "name": "o", "status": "RUNNING" }))
-                    }
-                    None => refuse(404, "notFound"),
-                }
+            (method, ["zones", zone, "instances", name, rest @ ..]) if method != "DELETE" => {
+                state.power(method, (zone, name, rest), query)
             }
+            ("DELETE", ["zones", zone, "instances", name]) => state.delete(zone, name),
             other => panic!("{other:?}"),
         }
     }

@@ -67,6 +67,47 @@ pub trait CloudApi: Send + Sync {
     /// # Errors
     /// [`CloudFailure`].
     fn end(&self, place: &MachinePlace) -> Result<(), CloudFailure>;
+
+    /// Stops a machine and keeps its disk; asked again it does no harm. That it was begun is enough.
+    ///
+    /// # Errors
+    /// [`CloudFailure`]; [`CloudFailure::Invalid`] of a cloud whose machines are not stopped from here.
+    fn stop(&self, _place: &MachinePlace) -> Result<(), CloudFailure> {
+        Err(not_stopped(self.name()))
+    }
+
+    /// Starts a stopped machine. `token` is the same when the same start is asked for again.
+    ///
+    /// # Errors
+    /// [`CloudFailure`], which says whether it may have been started.
+    fn start(&self, _place: &MachinePlace, _token: &str) -> Result<(), CloudFailure> {
+        Err(not_stopped(self.name()))
+    }
+
+    /// Whether a machine is on, off, or on its way.
+    ///
+    /// # Errors
+    /// [`CloudFailure`]; [`CloudFailure::NotFound`] where there is no such machine.
+    fn power(&self, _place: &MachinePlace) -> Result<MachinePower, CloudFailure> {
+        Err(not_stopped(self.name()))
+    }
+}
+
+fn not_stopped(name: &str) -> CloudFailure {
+    CloudFailure::Invalid(format!(
+        "machines of `{name}` cannot be stopped and started: those of aws, gcp and azure can"
+    ))
+}
+
+/// Whether a machine that may be stopped is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MachinePower {
+    Starting,
+    /// It is paid for, whether its system runs or not.
+    On,
+    Stopping,
+    /// Only its disk is paid for, since then where the cloud says so.
+    Off(Option<Timestamp>),
 }
 
 /// A machine that is to be rented.

@@ -32,7 +32,7 @@ use domain::wants::{Spot, Wants};
 use domain::{InstanceId, Timestamp};
 
 pub use account::rented_elsewhere;
-pub use api::{CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachinePlace};
+pub use api::{CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachinePlace, MachinePower};
 pub(crate) use api::{in_regions, or_denied};
 pub use choice::MachineChoice;
 pub use names::{machine_name, name_prefix};
