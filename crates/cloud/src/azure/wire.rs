@@ -133,7 +133,7 @@ impl AzureClient {
 
     /// Begins what a path says by its end.
     pub fn post(&self, path: &str) -> Result<HttpReply, CloudFailure> {
-        self.send("POST", &format!("{}{path}", self.endpoint), &[("content-length", "0")], Vec::new())
+        self.send("POST", &format!("{}{path}", self.endpoint), &[], Vec::new())
     }
 
     /// Deletes something; that it was begun is enough.

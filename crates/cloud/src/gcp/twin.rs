@@ -189,7 +189,7 @@ impl HttpTransport for Twin {
                 ok(operation.clone())
             }
             (method, ["zones", zone, "instances", name, rest @ ..]) if method != "DELETE" => {
-                state.power(method, (zone, name, rest), query)
+                state.power(method, (*zone, *name, rest), query)
             }
             ("DELETE", ["zones", zone, "instances", name]) => state.delete(zone, name),
             other => panic!("{other:?}"),

@@ -45,17 +45,44 @@ impl<C: CloudApi> Rented<C> {
         (asked, names): (&[InstanceId], &BTreeMap<String, &InstanceId>),
         view: &mut ProviderView,
     ) -> Result<(), String> {
-        let machines = match account {
-            None => self.listed(&self.api).map_err(|failure| failure.to_string())?,
+        let (other, machines) = match account {
+            None => (None, self.listed(&self.api).map_err(|failure| failure.to_string())?),
             Some(account) => {
                 let now = self.api.account().unwrap_or_default();
                 let unseen = |why: Option<&str>| elsewhere(asked, (account, &now), why);
                 let api = self.api.of_account(account).ok_or_else(|| unseen(None))?;
-                self.listed(&api).map_err(|failure| unseen(Some(&failure.to_string())))?
+                let machines = self.listed(&api).map_err(|failure| unseen(Some(&failure.to_string())))?;
+                (Some(api), machines)
             }
         };
-        let now = (self.clock)();
+        let (api, now) = (other.as_ref().unwrap_or(&self.api), (self.clock)());
         for machine in &machines {
+            match self.kept.read(&machine.handle) {
+                Ok(None) => {}
+                Ok(Some(kept)) => {
+                    let is_asked = asked.contains(&kept.instance);
+                    match self.see_kept(api, (&kept, machine), now) {
+                        // What its run has seen the end of is not news.
+                        Ok(Some(seen)) => {
+                            let is_gone = matches!(seen.state, MachineState::Gone(_));
+                            if is_asked || account.is_none() && !is_gone {
+                                view.machines.push(seen);
+                            }
+                        }
+                        Ok(None) => {}
+                        Err(why) => {
+                            view.is_complete = false;
+                            view.unseen.push(format!("`{}`: {why}", machine.handle));
+                        }
+                    }
+                    continue;
+                }
+                // What cannot be read proves nothing.
+                Err(_) => {
+                    view.is_complete = false;
+                    continue;
+                }
+            }
             match names.get(&machine.name) {
                 Some(instance) if asked.contains(instance) => self.take(instance, machine, now, view),
                 // Two names of an account list the same machine.
@@ -118,7 +145,7 @@ impl<C: CloudApi> Rented<C> {
     }
 
     /// What was used of a machine that is gone since `at`, the same each time.
-    fn ended(&self, instance: &InstanceId, at: Timestamp) -> io::Result<Option<Usage>> {
+    pub(super) fn ended(&self, instance: &InstanceId, at: Timestamp) -> io::Result<Option<Usage>> {
         self.reach.forget(instance);
         let rental = self.rentals.change(instance, |rental| {
             let Some(started) = rental.rented.filter(|_| rental.gone.is_none()) else { return false };
@@ -144,6 +171,12 @@ impl<C: CloudApi> Rented<C> {
         let since = rental.missed.unwrap_or(now);
         if rental.gone.is_none() && !rental.is_ending && now.since(since) < MISSED {
             return Ok(Absence::Missed);
+        }
+        // Its disk went with it.
+        if let Some(kept) = self.kept.read(&handle)?.filter(|kept| kept.instance == *instance)
+            && kept.stopped().is_none()
+        {
+            self.kept.forget(&kept, now)?;
         }
         Ok(Absence::Gone(handle, self.ended(instance, since)?))
     }

@@ -41,6 +41,7 @@ pub use reach::ReachSettings;
 use crate::aws::wire::query::Params;
 use crate::catalog::Catalog;
 use crate::provider::{Provider, ProviderAnswer, ProviderCall, ProviderTraits};
+use kept::{KeptMachines, named_machine};
 use reach::Reach;
 use rentals::{Rental, Rentals};
 
@@ -50,6 +51,7 @@ pub struct Rented<C> {
     api: C,
     owner: String,
     rentals: Rentals,
+    kept: KeptMachines,
     reach: Arc<Reach>,
     clock: fn() -> Timestamp,
     /// For each machine, held while it is asked for: a call that was given up and its repetition must not both ask.
@@ -64,10 +66,10 @@ impl<C: CloudApi> Rented<C> {
 
     /// The same with another clock, for tests.
     pub fn with_clock(home: PathBuf, settings: ReachSettings, api: C, clock: fn() -> Timestamp) -> Rented<C> {
-        let rentals = Rentals::new(&home, api.name());
+        let (rentals, kept) = (Rentals::new(&home, api.name()), KeptMachines::new(&home, api.name()));
         let owner = settings.owner.clone();
         let reach = Arc::new(Reach::new(settings, rentals.clone()));
-        Rented { home, api, owner, rentals, reach, clock, asking: Mutex::default() }
+        Rented { home, api, owner, rentals, kept, reach, clock, asking: Mutex::default() }
     }
 
     /// What asks the cloud.
@@ -79,10 +81,10 @@ impl<C: CloudApi> Rented<C> {
         let [instance] = &request.members[..] else {
             return refused("machines are asked for one by one".to_owned());
         };
-        let asking = {
-            let mut all = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-            all.entry(instance.clone()).or_default().clone()
-        };
+        if let Some(named) = named_machine(&request.offer.kind) {
+            return self.start_kept(request, named);
+        }
+        let asking = self.asking_of(instance);
         let _one_at_a_time = asking.lock().unwrap_or_else(PoisonError::into_inner);
         let choice = match request.offer.kind.parse::<MachineChoice>() {
             Ok(choice) => choice,
@@ -125,6 +127,11 @@ impl<C: CloudApi> Rented<C> {
                 },
             },
         }
+    }
+
+    fn asking_of(&self, name: &InstanceId) -> Arc<Mutex<()>> {
+        let mut all = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(name.clone()).or_default().clone()
     }
 
     /// What was asked for before, or else what will be: written down before it is asked.
@@ -227,9 +234,17 @@ impl<C: CloudApi> Rented<C> {
         };
         let api = other.as_ref().unwrap_or(&self.api);
         let told = request.handle.as_ref().map(|handle| handle.0.clone());
+        let named = told.clone().or_else(|| rental.as_ref().and_then(|rental| rental.handle.clone()));
+        if let Some(handle) = &named
+            && self.end_kept(api, &request.instance, handle)?
+        {
+            return Ok(());
+        }
         let known = rental.as_ref().and_then(|rental| {
-            let choice = rental.request.offer.kind.parse::<MachineChoice>().ok()?;
-            let handle = told.clone().or_else(|| rental.handle.clone())?;
+            let kind = rental.request.offer.kind.as_str();
+            let kind = named_machine(kind).map_or(kind, |(kind, _)| kind);
+            let choice = kind.parse::<MachineChoice>().ok()?;
+            let handle = named.clone()?;
             Some(MachinePlace { handle, region: choice.region, zone: choice.zone })
         });
         if let Some(place) = known {
@@ -250,7 +265,10 @@ impl<C: CloudApi> Rented<C> {
             !machine.is_gone() && (machine.name == name || told.as_ref() == Some(&machine.handle))
         };
         for machine in of_other.as_ref().or(listed.as_ref()).into_iter().flatten().filter(is_meant) {
-            end_at(api, &machine.place())?;
+            // Another run may have started it again.
+            if !self.end_kept(api, &request.instance, &machine.handle)? {
+                end_at(api, &machine.place())?;
+            }
         }
         Ok(())
     }

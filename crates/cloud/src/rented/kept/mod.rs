@@ -1,6 +1,8 @@
 //! Machines that are stopped and keep their disk: `CLOUD/kept/HANDLE.json` in the home, from when their stop is asked for until
 //! they are gone. Nothing deletes the disk of a machine that is written down here as stopped, but `gradus machines down`.
 
+mod restart;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +11,7 @@ use domain::rental::MachineState;
 use domain::{InstanceId, Money, Offer, Rate, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::rentals::replace;
+use crate::rented::rentals::replace;
 
 /// A machine that was stopped at least once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

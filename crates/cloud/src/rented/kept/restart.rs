@@ -1,0 +1,260 @@
+//! Machines of a cloud's API that are stopped with their disk and started again: what is to be done is written down first.
+
+use std::io;
+use std::sync::PoisonError;
+
+use domain::rental::{LaunchRequest, MachineHandle, MachineState, Refusal, SeenMachine};
+use domain::{Elapsed, InstanceId, Timestamp};
+
+use super::{KeptMachine, KeptState, MachineEnd, after_start, machine_end};
+use crate::provider::ProviderAnswer;
+use crate::rented::rentals::Rental;
+use crate::rented::{
+    CloudApi, CloudFailure, CloudMachine, MachineChoice, MachinePlace, MachinePower, Rented, accepted, refused,
+};
+
+/// A machine that is still stopping is asked again to start after this time.
+const STOPPING: Elapsed = Elapsed(10_000_000);
+
+/// A machine whose start was accepted may be seen as stopped for so long.
+const VISIBLE: Elapsed = Elapsed(120_000_000);
+
+/// The state of a machine that was stopped before, for the run that has or had it; none while it is not that run's to see.
+/// What was used of one that is gone is not known here.
+fn state_of(kept: KeptState, power: MachinePower, now: Timestamp) -> Option<MachineState> {
+    match (kept, power) {
+        // It has not started yet.
+        (KeptState::Starting { .. }, MachinePower::Off(_) | MachinePower::Stopping) => None,
+        (KeptState::Accepted { at, .. }, MachinePower::Off(_)) if now.since(at) < VISIBLE => None,
+        (KeptState::Stopped { .. } | KeptState::Accepted { .. }, MachinePower::Off(_)) => {
+            Some(MachineState::Gone(None))
+        }
+        // Its run did not stop it: it is ended like any other.
+        (KeptState::Started, MachinePower::Off(_)) => Some(MachineState::Ending),
+        (_, MachinePower::Starting) => Some(MachineState::Pending),
+        (_, MachinePower::On) => Some(MachineState::Running),
+        (_, MachinePower::Stopping) => Some(MachineState::Ending),
+    }
+}
+
+fn place_of(machine: &KeptMachine) -> MachinePlace {
+    let zone = machine.offer.kind.parse::<MachineChoice>().ok().and_then(|choice| choice.zone);
+    MachinePlace { handle: machine.handle.clone(), region: machine.region.clone(), zone }
+}
+
+impl<C: CloudApi> Rented<C> {
+    /// Starts the machine that the kind of an offer names. Asking twice starts it once.
+    pub(in crate::rented) fn start_kept(&self, request: &LaunchRequest, (_, handle): (&str, &str)) -> ProviderAnswer {
+        let [instance] = &request.members[..] else {
+            return refused("a stopped machine is started alone".to_owned());
+        };
+        let one_at_a_time = self.asking_of(&InstanceId::new(handle));
+        let _one_at_a_time = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = match self.kept.read(handle) {
+            Ok(Some(known)) => known,
+            Ok(None) => {
+                return refused(format!("no machine `{handle}` is stopped here; `gradus machines list` shows all"));
+            }
+            Err(error) => return ProviderAnswer::Doubt(format!("cannot read what `{handle}` is: {error}")),
+        };
+        let since = match known.state {
+            KeptState::Started | KeptState::Accepted { .. } if known.instance != *instance => {
+                return refused(format!("`{handle}` is started, and `{}` has it", known.instance));
+            }
+            KeptState::Started | KeptState::Accepted { .. } => return accepted(instance, handle),
+            KeptState::Stopped { since } | KeptState::Starting { since } => since,
+        };
+        let is_repeated = matches!(known.state, KeptState::Starting { .. }) && known.instance == *instance;
+        let rental = match self.rental_of_kept(instance, request, &known) {
+            Ok(rental) => rental,
+            Err(answer) => return answer,
+        };
+        let other = match self.api_of(instance, &rental) {
+            Ok(other) => other,
+            Err(why) => return ProviderAnswer::Doubt(why),
+        };
+        // From here on its end stops it, and keeps the disk.
+        let machine = KeptMachine { instance: instance.clone(), state: KeptState::Starting { since }, ..known };
+        match self.kept.write(&machine) {
+            Ok(()) => self.start(other.as_ref().unwrap_or(&self.api), &machine, (&request.token, since), is_repeated),
+            Err(error) => ProviderAnswer::Doubt(format!("cannot write down that `{handle}` is started: {error}")),
+        }
+    }
+
+    fn start(
+        &self,
+        api: &C,
+        machine: &KeptMachine,
+        (token, since): (&str, Timestamp),
+        is_repeated: bool,
+    ) -> ProviderAnswer {
+        let (handle, place) = (&machine.handle, place_of(machine));
+        let unknown = |error: io::Error| ProviderAnswer::Doubt(format!("cannot write down `{handle}`: {error}"));
+        let note = |state| self.kept.write(&KeptMachine { state, ..machine.clone() });
+        let started = match api.power(&place) {
+            Ok(MachinePower::Stopping) => {
+                return ProviderAnswer::Refused(Refusal::Throttled { after: Some(STOPPING) });
+            }
+            // The answer to its start was lost.
+            Ok(MachinePower::Starting | MachinePower::On) => Ok(()),
+            Ok(MachinePower::Off(_)) => api.start(&place, token),
+            // That it cannot be looked at says nothing of a start before.
+            Err(failure) if is_repeated => return ProviderAnswer::Doubt(failure.to_string()),
+            Err(failure) => Err(failure),
+        };
+        match started {
+            Ok(()) => match note(KeptState::Accepted { since, at: (self.clock)() }) {
+                Ok(()) => self.rented(&machine.instance, handle),
+                Err(error) => unknown(error),
+            },
+            Err(failure) => match failure.refusal() {
+                None => ProviderAnswer::Doubt(failure.to_string()),
+                Some(throttled @ Refusal::Throttled { .. }) => ProviderAnswer::Refused(throttled),
+                Some(refusal) => match note(KeptState::Stopped { since }) {
+                    Ok(()) => ProviderAnswer::Refused(refusal),
+                    Err(error) => unknown(error),
+                },
+            },
+        }
+    }
+
+    /// The request, on disk before it is sent: with the machine's name, so that an end of it finds it.
+    fn rental_of_kept(
+        &self,
+        instance: &InstanceId,
+        request: &LaunchRequest,
+        known: &KeptMachine,
+    ) -> Result<Rental, ProviderAnswer> {
+        match self.rentals.read(instance) {
+            Ok(Some(rental)) if rental.request.token != request.token => {
+                let before = &rental.request.token;
+                return Err(refused(format!("`{instance}` was asked for with token `{before}` before")));
+            }
+            Ok(Some(rental)) if rental.is_ending => {
+                return Err(refused(format!("the end of `{instance}` was asked for")));
+            }
+            Ok(Some(rental)) => return Ok(rental),
+            Ok(None) => {}
+            Err(error) => return Err(ProviderAnswer::Doubt(format!("cannot read what was asked for: {error}"))),
+        }
+        let rental = Rental {
+            account: known.account.clone(),
+            handle: Some(known.handle.clone()),
+            ..Rental::new(request.clone(), known.region.clone(), Vec::new())
+        };
+        let written = self.rentals.write(instance, &rental);
+        written.map_err(|error| refused(format!("cannot prepare to start `{}`: {error}", known.handle)))?;
+        Ok(rental)
+    }
+
+    /// A listed machine under the name that it has now; none that is stopped and no run's to see.
+    ///
+    /// # Errors
+    /// Why it is not known how it is: then it proves nothing.
+    pub(in crate::rented) fn see_kept(
+        &self,
+        api: &C,
+        (kept, machine): (&KeptMachine, &CloudMachine),
+        now: Timestamp,
+    ) -> Result<Option<SeenMachine>, String> {
+        let unread = |error: io::Error| format!("cannot read or write what it is: {error}");
+        // What its run has, and is not to be stopped, is as it is listed.
+        let (mut state, since) = match kept.state {
+            KeptState::Started => (Some(machine.state), None),
+            _ => {
+                let power = api.power(&machine.place()).map_err(|failure| failure.to_string())?;
+                let since = if let MachinePower::Off(since) = power { since } else { None };
+                (state_of(kept.state, power, now), since)
+            }
+        };
+        if matches!(state, Some(MachineState::Gone(_))) {
+            let rented = self.rentals.read(&kept.instance).map_err(unread)?.and_then(|rental| rental.rented);
+            let at = since.filter(|at| rented.is_none_or(|rented| *at >= rented)).unwrap_or(now);
+            state = Some(MachineState::Gone(self.ended(&kept.instance, at).map_err(unread)?));
+        } else if state.is_some() {
+            self.see_on(kept, machine).map_err(unread)?;
+        }
+        let Some(state) = state else { return Ok(None) };
+        if let Some(next) = after_start(kept, state, self.reach.has_agent(&kept.instance)) {
+            self.kept.change(kept, next).map_err(unread)?;
+        }
+        let handle = MachineHandle(machine.handle.clone());
+        Ok(Some(SeenMachine { handle, instance: kept.instance.clone(), state, notice: None }))
+    }
+
+    /// A machine that is on is seen to have an agent. When its rent began is known already: the cloud says when it was made.
+    fn see_on(&self, kept: &KeptMachine, machine: &CloudMachine) -> io::Result<()> {
+        let rental = self.rentals.change(&kept.instance, |rental| {
+            let is_new = !rental.is_seen || rental.missed.is_some();
+            (rental.is_seen, rental.missed) = (true, None);
+            is_new
+        })?;
+        let is_wanted = matches!(kept.state, KeptState::Accepted { .. } | KeptState::Started);
+        if let (true, Some(rental), MachineState::Running, Some(address)) =
+            (is_wanted, rental, machine.state, &machine.address)
+        {
+            self.reach.attend(&rental.request, &MachineHandle(machine.handle.clone()), address);
+        }
+        Ok(())
+    }
+
+    /// Ends a machine that was stopped before, as it is to be ended; whether that was done.
+    ///
+    /// # Errors
+    /// Why it was not.
+    pub(in crate::rented) fn end_kept(
+        &self,
+        api: &C,
+        instance: &InstanceId,
+        handle: &str,
+    ) -> Result<bool, CloudFailure> {
+        let unknown =
+            |error: io::Error| CloudFailure::Doubt(format!("cannot read or write what `{handle}` is: {error}"));
+        let one_at_a_time = self.asking_of(&InstanceId::new(handle));
+        let _one_at_a_time = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.read(handle).map_err(unknown)?;
+        match (machine_end(kept.as_ref(), instance), kept) {
+            (MachineEnd::Delete, _) | (_, None) => Ok(false),
+            (MachineEnd::Leave, Some(_)) => Ok(true),
+            (MachineEnd::Stop, Some(kept)) => {
+                // A start that was given up must not come after this.
+                self.rentals
+                    .change(instance, |rental| !std::mem::replace(&mut rental.is_ending, true))
+                    .map_err(unknown)?;
+                // One whose start was accepted may have run until now.
+                let since = match kept.state {
+                    KeptState::Stopped { since } | KeptState::Starting { since } => since,
+                    KeptState::Accepted { .. } | KeptState::Started => (self.clock)(),
+                };
+                match api.stop(&place_of(&kept)) {
+                    // Another look tells whether it is.
+                    Ok(()) | Err(CloudFailure::NotFound(_)) => {}
+                    Err(failure) => return Err(failure),
+                }
+                self.kept.change(&kept, KeptState::Stopped { since }).map_err(unknown)?;
+                Ok(true)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopped_machine_is_its_runs_end_and_a_starting_one_is_nobodys() {
+        let (since, now) = (Timestamp(5), Timestamp(VISIBLE.0 as i64 + 20));
+        let (off, gone) = (MachinePower::Off(None), Some(MachineState::Gone(None)));
+        let check = |kept, power, expected| assert_eq!(state_of(kept, power, now), expected, "{kept:?} {power:?}");
+        check(KeptState::Stopped { since }, off, gone);
+        check(KeptState::Stopped { since }, MachinePower::On, Some(MachineState::Running));
+        check(KeptState::Stopped { since }, MachinePower::Stopping, Some(MachineState::Ending));
+        check(KeptState::Starting { since }, off, None);
+        check(KeptState::Starting { since }, MachinePower::Stopping, None);
+        check(KeptState::Starting { since }, MachinePower::Starting, Some(MachineState::Pending));
+        check(KeptState::Accepted { since, at: Timestamp(10) }, off, gone);
+        check(KeptState::Accepted { since, at: now }, off, None);
+        check(KeptState::Started, off, Some(MachineState::Ending));
+    }
+}
