@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
+        name: "a-failed-start-deletes-the-disk",
+        harm: "a machine whose start had not come about is deleted, with everything on its disk",
+        file: "crates/cloud/src/rented/kept/restart.rs",
+        from: "(MachineEnd::Delete, _) | (_, None) => Ok(false),",
+        to: "(MachineEnd::Delete | MachineEnd::Stop, _) | (_, None) => Ok(false),",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "stopped_and_started_again" },
+    },
+    SourceMutant {
         name: "links-lead-clients-out-of-a-run",
         harm: "a link that a program has made among its checkpoints gives the clients of a server any file of its machine",
         file: "crates/server/src/api/files/mod.rs",

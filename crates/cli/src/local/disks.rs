@@ -10,6 +10,9 @@ use server::Home;
 
 use crate::error::Error;
 
+/// The clouds whose machines can be stopped.
+pub const STOPPING_CLOUDS: [&str; 3] = [cloud::aws::NAME, cloud::gcp::NAME, cloud::azure::NAME];
+
 /// What the disk of a stopped machine has cost since it was last counted.
 pub fn owed(machine: &KeptMachine, now: Timestamp) -> Money {
     machine.unpaid(now).map_or(Money::default(), |(from, until)| machine.disk.cost(until.since(from)))
@@ -20,16 +23,20 @@ pub fn owed(machine: &KeptMachine, now: Timestamp) -> Money {
 /// # Errors
 /// [`Error::File`] when what is written down of one cannot be read.
 pub fn disk_lines(home: &Home, world: &World, known: &[LedgerLine], now: Timestamp) -> Result<Vec<LedgerLine>, Error> {
-    let files = KeptMachines::new(home.root(), cloud::aws::NAME);
-    let failed = || Error::file("read", home.root().join(cloud::aws::NAME).join("kept"));
-    let (machines, waits) = (files.all().map_err(failed())?, files.waits().map_err(failed())?);
-    Ok(uncounted(&machines, &waits, (world, known), now))
+    let mut lines = Vec::new();
+    for cloud in STOPPING_CLOUDS {
+        let files = KeptMachines::new(home.root(), cloud);
+        let failed = || Error::file("read", home.root().join(cloud).join("kept"));
+        let (machines, waits) = (files.all().map_err(failed())?, files.waits().map_err(failed())?);
+        lines.extend(uncounted(cloud, (&machines, &waits), (world, known), now));
+    }
+    Ok(lines)
 }
 
 /// The lines of these disks. What a bill has under the same machine and moment was counted.
 fn uncounted(
-    machines: &[KeptMachine],
-    waits: &[DiskWait],
+    cloud: &str,
+    (machines, waits): (&[KeptMachine], &[DiskWait]),
     (world, known): (&World, &[LedgerLine]),
     now: Timestamp,
 ) -> Vec<LedgerLine> {
@@ -51,7 +58,7 @@ fn uncounted(
             LedgerLine {
                 run,
                 instance,
-                provider: cloud::aws::NAME.to_owned(),
+                provider: cloud.to_owned(),
                 user,
                 project,
                 started,
@@ -99,7 +106,7 @@ mod tests {
     }
 
     fn lines(state: KeptState, known: &[LedgerLine]) -> Vec<LedgerLine> {
-        uncounted(&[machine(state)], &[], (&World::default(), known), Timestamp(10 * HOUR))
+        uncounted("aws", (&[machine(state)], &[]), (&World::default(), known), Timestamp(10 * HOUR))
     }
 
     #[test]
@@ -116,7 +123,7 @@ mod tests {
         check(KeptState::Started, &[]);
         let (instance, disk) = (InstanceId::new("box-1-i1"), "0.02/h".parse().unwrap());
         let wait = DiskWait { handle: "i-1".into(), instance, disk, from: since, until: Timestamp(7 * HOUR) };
-        let waited = uncounted(&[], &[wait], (&World::default(), &[]), Timestamp(10 * HOUR));
+        let waited = uncounted("aws", (&[], &[wait]), (&World::default(), &[]), Timestamp(10 * HOUR));
         assert_eq!((waited.len(), waited[0].amount.to_string().as_str()), (1, "$0.04"));
         assert_eq!(waited[0].run, RunId::new("box-1"));
     }

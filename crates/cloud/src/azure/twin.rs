@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::aws::wire::{HttpReply, HttpRequest, times};
 use crate::provider::Provider;
-use crate::rented::twin::{audits, clock, conforms, launched, provider, word_of};
+use crate::rented::twin::{audits, clock, conforms, launched, provider, stops_and_starts, word_of};
 
 /// Machines, and how the next request to make one goes wrong.
 #[derive(Default)]
@@ -346,6 +346,14 @@ fn what_is_missing_is_named_and_what_is_not_known_is_not_missing() {
 fn an_audit_ends_what_no_run_has_and_nothing_else() {
     let twin = Arc::new(Twin::default());
     audits(Cloud::Azure, || api(&twin), KIND, || twin.step());
+}
+
+#[test]
+fn a_machine_is_stopped_and_started_again() {
+    let twin = Arc::new(Twin::default());
+    let is_off = || twin.state.lock().unwrap().machines.values().all(|machine| machine["isOff"] == true);
+    let lose = || twin.state.lock().unwrap().lose = true;
+    stops_and_starts(|| api(&twin), "eastus/1/Standard_NC24ads_A100_v4", || twin.step(), lose, is_off);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::aws::wire::{HttpReply, HttpRequest};
 use crate::provider::Provider;
-use crate::rented::twin::{audits, conforms, launched, provider, word_of};
+use crate::rented::twin::{audits, conforms, launched, provider, stops_and_starts, word_of};
 
 /// Machines, and how the next request to make one goes wrong.
 #[derive(Default)]
@@ -276,6 +276,42 @@ fn an_audit_ends_what_no_run_has_and_nothing_else() {
     let twin = Arc::new(Twin::default());
     audits(Cloud::Gcp, || api(&twin), KIND, || twin.step());
     assert_eq!(twin.state.lock().unwrap().made, 2);
+}
+
+#[test]
+fn a_machine_is_stopped_and_started_again() {
+    let twin = Arc::new(Twin::default());
+    let is_off = || twin.state.lock().unwrap().machines.values().all(|machine| machine["status"] == "TERMINATED");
+    let lose = || twin.state.lock().unwrap().lose = true;
+    stops_and_starts(|| api(&twin), "us-central1/us-central1-b/a2-highgpu-1g", || twin.step(), lose, is_off);
+}
+
+#[test]
+fn a_start_without_capacity_says_so() {
+    let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
+    assert!(matches!(launch(&twin, home.path(), KIND), ProviderAnswer::Accepted(_)));
+    let place = api(&twin).machines(crate::rented::twin::OWNER).unwrap().remove(0).place();
+    // Where its zone is not known, it is looked for.
+    let anywhere = MachinePlace { zone: None, ..place.clone() };
+    api(&twin).stop(&anywhere).unwrap();
+    assert!(matches!(api(&twin).power(&place), Ok(MachinePower::Off(_))));
+    twin.state.lock().unwrap().fail = Some("ZONE_RESOURCE_POOL_EXHAUSTED");
+    assert!(matches!(api(&twin).start(&anywhere, "t"), Err(CloudFailure::Capacity(_))));
+    assert_eq!(api(&twin).start(&anywhere, "u"), Ok(()));
+    assert_eq!(api(&twin).power(&place), Ok(MachinePower::On));
+}
+
+/// Nobody here has stopped it: Google took it back, or it has powered itself off.
+#[test]
+fn a_terminated_machine_that_was_not_stopped_from_here_is_ended() {
+    let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
+    assert!(matches!(launch(&twin, home.path(), KIND), ProviderAnswer::Accepted(_)));
+    twin.state.lock().unwrap().machines.values_mut().for_each(|machine| machine["status"] = "TERMINATED".into());
+    let asked = ProviderCall::Observe(vec![InstanceId::new("r-i1")]);
+    match provider(home.path(), api(&twin)).call(&asked) {
+        ProviderAnswer::Observed(view) => assert_eq!(view.machines[0].state, MachineState::Ending),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -57,31 +57,8 @@ impl<C: CloudApi> Rented<C> {
         };
         let (api, now) = (other.as_ref().unwrap_or(&self.api), (self.clock)());
         for machine in &machines {
-            match self.kept.read(&machine.handle) {
-                Ok(None) => {}
-                Ok(Some(kept)) => {
-                    let is_asked = asked.contains(&kept.instance);
-                    match self.see_kept(api, (&kept, machine), now) {
-                        // What its run has seen the end of is not news.
-                        Ok(Some(seen)) => {
-                            let is_gone = matches!(seen.state, MachineState::Gone(_));
-                            if is_asked || account.is_none() && !is_gone {
-                                view.machines.push(seen);
-                            }
-                        }
-                        Ok(None) => {}
-                        Err(why) => {
-                            view.is_complete = false;
-                            view.unseen.push(format!("`{}`: {why}", machine.handle));
-                        }
-                    }
-                    continue;
-                }
-                // What cannot be read proves nothing.
-                Err(_) => {
-                    view.is_complete = false;
-                    continue;
-                }
+            if self.take_kept(api, machine, (asked, account.is_none()), view) {
+                continue;
             }
             match names.get(&machine.name) {
                 Some(instance) if asked.contains(instance) => self.take(instance, machine, now, view),
@@ -108,6 +85,37 @@ impl<C: CloudApi> Rented<C> {
             }
         }
         Ok(())
+    }
+
+    /// Adds a machine that was stopped before to a view, under the name that it has now; whether it is one. What is asked about
+    /// is of the account that is looked at, and everything else of that of now.
+    fn take_kept(
+        &self,
+        api: &C,
+        machine: &CloudMachine,
+        (asked, is_now): (&[InstanceId], bool),
+        view: &mut ProviderView,
+    ) -> bool {
+        let kept = match self.kept.read(&machine.handle) {
+            Ok(None) => return false,
+            Ok(Some(kept)) => kept,
+            // What cannot be read proves nothing.
+            Err(_) => {
+                view.is_complete = false;
+                return true;
+            }
+        };
+        match self.see_kept(api, (&kept, machine), (self.clock)()) {
+            Ok(Some(seen)) => {
+                let is_gone = matches!(seen.state, MachineState::Gone(_));
+                if asked.contains(&kept.instance) || is_now && !is_gone {
+                    view.machines.push(seen);
+                }
+            }
+            Ok(None) => {}
+            Err(_) => view.is_complete = false,
+        }
+        true
     }
 
     /// Adds a listed machine that is asked about to a view.

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use domain::listing::Cloud;
-use domain::rental::{ProviderAnswer, ProviderCall, Refusal};
+use domain::rental::{EndRequest, MachineState, ProviderAnswer, ProviderCall, Refusal};
 use domain::{Duration, Elapsed, InstanceId, Timestamp};
 
 use super::audit::{AuditVerdict, MachineJudge, end_orphans};
+use super::kept::{KeptMachine, KeptMachines, KeptState, start_kind};
 use super::{CloudApi, ReachSettings, Rented, machine_name};
 use crate::catalog::{Catalog, import};
 use crate::conformance::{self, Awaited, ProviderWorld};
@@ -141,4 +142,64 @@ pub fn audits<C: CloudApi>(cloud: Cloud, api: impl Fn() -> C, kind: &str, step: 
     step();
     let left: Vec<String> = api.machines(OWNER).unwrap().into_iter().map(|machine| machine.name).collect();
     assert_eq!(left, [machine_name(OWNER, &InstanceId::new("r-i1"))]);
+}
+
+/// A machine on demand is stopped with its disk, started again by another run, and stopped again where that is not reached.
+/// `lose` has the next answer lost, `is_off` says whether the cloud's only machine is off.
+pub fn stops_and_starts<C: CloudApi>(
+    api: impl Fn() -> C,
+    kind: &str,
+    step: impl Fn(),
+    lose: impl Fn(),
+    is_off: impl Fn() -> bool,
+) {
+    let home = tempfile::tempdir().unwrap();
+    let rents = provider(home.path(), api());
+    let (first, second) = (InstanceId::new("r-i1"), InstanceId::new("s-i1"));
+    let ordered = request(&rents, "r-i1", kind);
+    assert!(matches!(rents.call(&ProviderCall::Launch(Box::new(ordered.clone()))), ProviderAnswer::Accepted(_)));
+    step();
+    let seen = |instance: &InstanceId| match rents.call(&ProviderCall::Observe(vec![instance.clone()])) {
+        ProviderAnswer::Observed(view) => {
+            assert!(view.is_complete, "{view:?}");
+            let own = view.machines.into_iter().find(|machine| machine.instance == *instance);
+            own.map(|machine| machine.state)
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(seen(&first), Some(MachineState::Running));
+    let listed = api().machines(OWNER).unwrap().remove(0);
+    let end = |instance: &InstanceId| {
+        rents.call(&ProviderCall::End(vec![EndRequest { instance: instance.clone(), handle: None }]))
+    };
+    let files = KeptMachines::new(home.path(), api().name());
+    let kept = KeptMachine {
+        handle: listed.handle.clone(),
+        region: listed.region.clone(),
+        account: api().account(),
+        instance: first.clone(),
+        offer: ordered.offer.clone(),
+        disk: "0.02/h".parse().unwrap(),
+        state: KeptState::Stopped { since: clock() },
+    };
+    files.write(&kept).unwrap();
+    assert_eq!(end(&first), ProviderAnswer::Ending);
+    assert!(is_off(), "it is stopped and not deleted");
+    assert!(matches!(seen(&first), Some(MachineState::Gone(Some(_)))), "its rent is over");
+    // Its start is asked for twice, because the first answer is lost.
+    let mut start = request(&rents, "s-i1", kind);
+    start.offer.kind = start_kind(kind, &listed.handle);
+    lose();
+    let ask = || rents.call(&ProviderCall::Launch(Box::new(start.clone())));
+    assert!(matches!(ask(), ProviderAnswer::Doubt(_)));
+    assert!(matches!(files.read(&listed.handle).unwrap().unwrap().state, KeptState::Starting { .. }));
+    assert!(matches!(ask(), ProviderAnswer::Accepted(_)) && !is_off());
+    assert_eq!(seen(&second), Some(MachineState::Running));
+    // The run that had it before ends nothing, and one that was never reached keeps the disk.
+    assert_eq!(end(&first), ProviderAnswer::Ending);
+    assert!(!is_off());
+    assert_eq!(end(&second), ProviderAnswer::Ending);
+    assert!(is_off() && api().machines(OWNER).unwrap().len() == 1, "its disk stays");
+    assert!(matches!(ask(), ProviderAnswer::Refused(_)), "its end was asked for");
+    assert!(is_off());
 }

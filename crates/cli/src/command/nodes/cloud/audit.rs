@@ -6,7 +6,7 @@ use cloud::Catalog;
 use cloud::aws::{Auditor, Client};
 use cloud::rented::audit::{AuditVerdict, AuditedMachine, MachineJudge, end_orphans};
 use cloud::rented::kept::{KeptMachine, KeptMachines};
-use cloud::rented::{CloudApi, rented_elsewhere};
+use cloud::rented::{CloudApi, MachinePlace, MachinePower, rented_elsewhere};
 use domain::listing::Cloud;
 use domain::run::InstanceState;
 use domain::{Duration, InstanceId, Rate};
@@ -101,7 +101,12 @@ fn audit(
     // Only now: whatever is listed was intended before.
     let (rented, now) = (&rented_now(home)?, server::clock::now());
     let judge = MachineJudge { cloud: listing, catalog: &catalog, owner: home.owner(), rented, grace, now };
-    let machines = judge.judge(&listed);
+    let mut machines = judge.judge(&listed);
+    let kept = kept_at(home, cloud.provider())?;
+    for machine in &mut machines {
+        spare(machine, &kept, rented);
+        show_stopped(machine, &kept, api.as_ref());
+    }
     let (ended, failures) = if ends { end_orphans(api.as_ref(), &machines) } else { Default::default() };
     let elsewhere =
         api.account().map(|now| rented_elsewhere(home.root(), cloud.provider(), rented, &now)).unwrap_or_default();
@@ -121,8 +126,7 @@ fn audit_aws(
     let auditor = Auditor { client, owner, region, catalog, rented: &rented_now, grace };
     let (mut machines, unseen) =
         auditor.look().map_err(|failure| rented::refused("list the machines in AWS", &failure))?;
-    let kept = KeptMachines::new(home.root(), cloud::aws::NAME).all();
-    let kept = kept.map_err(Error::file("read", &home.root().join(cloud::aws::NAME).join("kept")))?;
+    let kept = kept_at(home, cloud::aws::NAME)?;
     machines.iter_mut().for_each(|machine| spare(machine, &kept, &rented_now));
     let (ended, failures) = if ends { auditor.end_all(&machines) } else { Default::default() };
     let elsewhere = match client.account(region) {
@@ -132,6 +136,23 @@ fn audit_aws(
         Err(failure) => vec![format!("it is not known which account the credentials belong to: {failure}")],
     };
     Ok(Audit { machines, ended, failures, unseen, elsewhere })
+}
+
+/// The machines of a cloud that were stopped at least once.
+fn kept_at(home: &Home, cloud: &str) -> Result<Vec<KeptMachine>, Error> {
+    let kept = KeptMachines::new(home.root(), cloud).all();
+    kept.map_err(Error::file("read", &home.root().join(cloud).join("kept")))
+}
+
+/// A machine that its cloud says is off costs its disk.
+fn show_stopped(machine: &mut AuditedMachine, kept: &[KeptMachine], api: &dyn CloudApi) {
+    let is_meant = |kept: &&KeptMachine| kept.handle == machine.handle && kept.stopped().is_some();
+    let Some(kept) = kept.iter().find(is_meant) else { return };
+    let (handle, region, zone) = (machine.handle.clone(), machine.region.clone(), machine.zone.clone());
+    if let Ok(MachinePower::Off(_)) = api.power(&MachinePlace { handle, region, zone }) {
+        machine.state = "stopped".to_owned();
+        machine.rate = (kept.disk.micros_per_hour() > 0).then_some(kept.disk);
+    }
 }
 
 /// A machine that was stopped before is known under the name of the run that has it now, and what is stopped is no orphan.

@@ -8,11 +8,11 @@ use plan::{Run, RunOrSweep};
 use server::{Home, State, clock};
 
 use crate::error::{Error, exit};
-use crate::local::disks::owed;
+use crate::local::disks::{STOPPING_CLOUDS, owed};
 
-/// Where they are written down.
-pub fn files(home: &Home) -> KeptMachines {
-    KeptMachines::new(home.root(), cloud::aws::NAME)
+/// Where those of a cloud are written down.
+pub fn files(home: &Home, cloud: &str) -> KeptMachines {
+    KeptMachines::new(home.root(), cloud)
 }
 
 /// An error of the world, with what to do.
@@ -42,7 +42,7 @@ pub fn charge(machine: &KeptMachine, home: &Home, state: &mut State) -> Result<(
         state.append(vec![Event::BillAdjusted { run: id, source, before, adjustments: vec![adjustment] }])?;
     }
     let counted = KeptMachine { state: KeptState::Stopped { since: counted }, ..machine.clone() };
-    files(home).write(&counted).map_err(Error::file("write", home.root()))
+    files(home, &machine.offer.provider).write(&counted).map_err(Error::file("write", home.root()))
 }
 
 /// Counts what disks have cost while starts waited, in the runs that waited, as far as these are billed.
@@ -50,7 +50,13 @@ pub fn charge(machine: &KeptMachine, home: &Home, state: &mut State) -> Result<(
 /// # Errors
 /// [`Error`] when what is written down, or the state of the home, cannot be read or written.
 pub fn settle(home: &Home, state: &mut State) -> Result<(), Error> {
-    let files = files(home);
+    for cloud in STOPPING_CLOUDS {
+        settle_at(&files(home, cloud), home, state)?;
+    }
+    Ok(())
+}
+
+fn settle_at(files: &KeptMachines, home: &Home, state: &mut State) -> Result<(), Error> {
     for wait in files.waits().map_err(Error::file("read", home.root()))? {
         let id = wait.run();
         state.recall(&RunOrSweep::Run(id.clone()))?;

@@ -3,10 +3,11 @@
 use cloud::Catalog;
 use cloud::aws::wire::failure::AwsFailure;
 use cloud::aws::wire::query;
-use cloud::rented::MachineChoice;
 use cloud::rented::kept::{KeptMachine, KeptState, named_machine, start_kind};
+use cloud::rented::{CloudFailure, MachineChoice, offers};
 use domain::job::Budget;
-use domain::{Duration, InstanceId, Job, Money, Offer, Plan, Timestamp};
+use domain::listing::Cloud;
+use domain::{Bytes, Duration, InstanceId, Job, Money, Offer, Plan, Rate, Timestamp};
 use plan::{Instance, Run, RunOrSweep};
 use server::{Home, State, clock};
 
@@ -16,6 +17,7 @@ use crate::command::find::{find_any, open_named};
 use crate::command::run::{StartOptions, start as start_run};
 use crate::command::stop;
 use crate::error::{Error, exit};
+use crate::local::disks::STOPPING_CLOUDS;
 use crate::local::rented::{self, RentedCloud};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
@@ -48,7 +50,11 @@ pub struct StartArgs {
 
 /// The stopped machines of a home.
 pub fn stopped(home: &Home) -> Result<Vec<KeptMachine>, Error> {
-    let mut all = files(home).all().map_err(Error::file("read", &home.root().join(cloud::aws::NAME).join("kept")))?;
+    let mut all = Vec::new();
+    for cloud in STOPPING_CLOUDS {
+        let read = files(home, cloud).all();
+        all.extend(read.map_err(Error::file("read", &home.root().join(cloud).join("kept")))?);
+    }
     all.retain(|machine| machine.stopped().is_some());
     Ok(all)
 }
@@ -76,8 +82,11 @@ pub fn stop_machine(args: StopArgs, settings: &GlobalSettings, printer: &mut Pri
     let kept = keep((instance, known), &catalog, clock::now())?;
     require_permission(&kept, settings, &home)?;
     printer.say(format!(
-        "stopping it keeps its disk, which costs {} until `gradus machines down {run}`; its files stay, its programs end",
-        kept.disk
+        "stopping it keeps its disk, {} until `gradus machines down {run}`; its files stay, its programs end",
+        match kept.disk.micros_per_hour() {
+            0 => "whose price is not known and which is paid for".to_owned(),
+            _ => format!("which costs {}", kept.disk),
+        }
     ));
     if !args.yes && !printer.confirm("proceed?") {
         let message = "not stopped: it was not confirmed".to_owned();
@@ -96,7 +105,7 @@ pub fn stop_machine(args: StopArgs, settings: &GlobalSettings, printer: &mut Pri
 
 /// Writes down that a machine is to be stopped; what its disk has cost while its last start waited is kept.
 pub fn note_stop(machine: &KeptMachine, home: &Home) -> Result<(), Error> {
-    let files = files(home);
+    let files = files(home, &machine.offer.provider);
     let noted = files.read(&machine.handle).and_then(|known| match known {
         Some(known) if known.instance == machine.instance => files.change(&known, machine.state),
         _ => Ok(()),
@@ -104,16 +113,42 @@ pub fn note_stop(machine: &KeptMachine, home: &Home) -> Result<(), Error> {
     noted.and_then(|()| files.write(machine)).map_err(Error::file("write", home.root()))
 }
 
-/// Asks AWS whether the machine may be stopped: without that it would run on, and cost money, until it may.
+/// Asks the cloud whether the machine may be stopped: without that it would run on, and cost money, until it may.
 ///
 /// # Errors
 /// [`Error::Code`] where it may not, or where that is not known.
 pub fn require_permission(machine: &KeptMachine, settings: &GlobalSettings, home: &Home) -> Result<(), Error> {
-    let RentedCloud::Aws { client, .. } = RentedCloud::open(cloud::aws::NAME, settings, home)? else { return Ok(()) };
+    let client = match RentedCloud::open(&machine.offer.provider, settings, home)? {
+        RentedCloud::Aws { client, .. } => client,
+        RentedCloud::Gcp(api) => {
+            return permitted(machine, api.check(home.owner()).map(|report| report.missing), "compute.instances.stop");
+        }
+        RentedCloud::Azure(api) => {
+            let action = "Microsoft.Compute/virtualMachines/deallocate/action";
+            return permitted(machine, api.check(home.owner()).map(|report| report.missing), action);
+        }
+        RentedCloud::Lambda(_) | RentedCloud::Alibaba(_) | RentedCloud::Tencent(_) => return Ok(()),
+    };
     match client.tell(&machine.region, &query::dry(query::stop(&machine.handle))) {
         Ok(()) | Err(AwsFailure::DryRun) => Ok(()),
         Err(failure) => Err(rented::refused(&format!("stop `{}`", machine.handle), &failure)),
     }
+}
+
+/// Refuses to stop a machine without a permission that is known to be missing.
+fn permitted(
+    machine: &KeptMachine,
+    missing: Result<Vec<&'static str>, CloudFailure>,
+    needed: &str,
+) -> Result<(), Error> {
+    let cloud = &machine.offer.provider;
+    let missing =
+        missing.map_err(|failure| world(format!("cannot stop `{}`: {failure}", machine.handle), "run it again"))?;
+    if missing.contains(&needed) {
+        let hint = format!("`gradus cloud policy {cloud}` prints the role that is needed");
+        return Err(world(format!("cannot stop `{}`: the permission `{needed}` is missing", machine.handle), &hint));
+    }
+    Ok(())
 }
 
 /// What is written down of a machine that is to be stopped.
@@ -126,27 +161,35 @@ pub fn keep(
     let provider = known.offer.provider.as_str();
     let cannot = |why: &str| usage(format!("`{instance}` cannot be stopped: {why}"), down);
     match provider {
-        "aws" => {}
+        "aws" | "gcp" | "azure" => {}
         "lambda" => return Err(cannot("Lambda ends machines and does not stop them")),
         "ssh" | "local" => return Err(cannot("it is not rented")),
-        "gcp" | "azure" => return Err(cannot(&format!("stopping machines of `{provider}` is not done yet"))),
         other => return Err(cannot(&format!("machines of `{other}` are not stopped and started from here"))),
     }
     let kind = named_machine(&known.offer.kind).map_or(known.offer.kind.as_str(), |(kind, _)| kind);
     let choice = kind.parse::<MachineChoice>().map_err(|why| cannot(&why))?;
     if choice.is_spot {
-        return Err(cannot("AWS does not stop spot machines that were asked for once"));
+        return Err(cannot("spot machines that were asked for once are not stopped"));
     }
-    let Some(handle) = &known.handle else { return Err(cannot("its name at AWS is not known yet")) };
+    let Some(handle) = &known.handle else { return Err(cannot("its name at its cloud is not known yet")) };
     Ok(KeptMachine {
         handle: handle.0.clone(),
-        disk: cloud::aws::disk_rate(catalog, Some(&choice.region), known.offer.node.disk_free),
+        disk: disk_price(provider, catalog, &choice.region, known.offer.node.disk_free),
         region: choice.region,
         account: known.account.clone(),
         instance: instance.clone(),
         offer: Offer { kind: kind.to_owned(), ..known.offer.clone() },
         state: KeptState::Stopped { since: now },
     })
+}
+
+/// What the disk of a stopped machine costs; nothing where the catalog has no price of disks.
+fn disk_price(provider: &str, catalog: &Catalog, region: &str, work: Bytes) -> Rate {
+    match provider {
+        cloud::gcp::NAME => offers::disk_rate(catalog, &Cloud::Gcp, Some(region), cloud::gcp::disk_gib(work)),
+        cloud::azure::NAME => offers::disk_rate(catalog, &Cloud::Azure, Some(region), cloud::azure::disk_gib(work)),
+        _ => cloud::aws::disk_rate(catalog, Some(region), work),
+    }
 }
 
 /// The stopped machine of a name.
@@ -240,53 +283,6 @@ pub fn starting<'a>(state: &'a State, machine: &KeptMachine) -> Option<&'a domai
     runs.find(|(_, run)| !run.state.is_final() && run.plan.offer.kind == kind).map(|(id, _)| id)
 }
 
-/// Deletes a stopped machine with its disk.
-///
-/// # Errors
-/// [`Error`].
-pub fn delete(
-    machine: &KeptMachine,
-    home: &Home,
-    settings: &GlobalSettings,
-    printer: &mut Printer,
-) -> Result<u8, Error> {
-    let mut state = State::open_lean(home)?;
-    settle(home, &mut state)?;
-    charge(machine, home, &mut state)?;
-    let cost = of_run(&state, machine)?.adjusted();
-    let RentedCloud::Aws { client, .. } = RentedCloud::open(cloud::aws::NAME, settings, home)? else {
-        return Err(world("stopped machines are those of AWS".to_owned(), "this is a fault of gradus"));
-    };
-    if let Some(account) = &machine.account {
-        let here = client.account(&machine.region);
-        let here = here.map_err(|failure| rented::refused("ask AWS who you are", &failure))?;
-        if here != *account {
-            let message =
-                format!("`{}` is in account `{account}`, and the credentials here are for `{here}`", machine.handle);
-            return Err(world(message, "set the credentials of that account, or delete it in the AWS console"));
-        }
-    }
-    match client.tell(&machine.region, &query::terminate(&[&machine.handle])) {
-        Ok(()) => {}
-        Err(AwsFailure::NotFound(_)) if machine.account.is_some() => {}
-        Err(AwsFailure::NotFound(_)) => printer.say(format!(
-            "warning: AWS has no `{}` for these credentials; if it is in another account, delete it in the AWS console",
-            machine.handle
-        )),
-        Err(failure) => return Err(rented::refused(&format!("delete `{}`", machine.handle), &failure)),
-    }
-    files(home).remove(&machine.handle).map_err(Error::file("delete", home.root()))?;
-    match printer.is_json() {
-        true => printer.json(&serde_json::json!({ "deleted": machine.handle, "run": machine.run() })),
-        false => printer.data(format!(
-            "{} is deleted with its disk; run {} was adjusted by {cost}",
-            machine.handle,
-            machine.run()
-        )),
-    }
-    Ok(exit::DONE)
-}
-
 #[cfg(test)]
 mod tests {
     use domain::rental::MachineHandle;
@@ -332,11 +328,20 @@ mod tests {
             assert!(said.contains("`box-1-i1` cannot be stopped") && said.contains(expected), "{said}");
         };
         check("lambda", "us-east-1/gpu_1x_a10", "Lambda");
-        check("gcp", "us-central1/a2-highgpu-1g", "`gcp`");
-        check("azure", "eastus/Standard_NC4as_T4_v3", "`azure`");
+        check("gcp", "us-central1/a2-highgpu-1g/spot", "spot");
+        check("azure", "eastus/Standard_NC4as_T4_v3/spot", "spot");
         check("alibaba", "cn-beijing/x", "`alibaba`");
         check("ssh", "node", "not rented");
         check("aws", "us-east-1/g4dn.xlarge/spot", "spot");
+    }
+
+    #[test]
+    fn machines_of_google_and_azure_are_stopped_too() {
+        for (provider, kind) in [("gcp", "us-central1/a2-highgpu-1g"), ("azure", "eastus/Standard_NC4as_T4_v3")] {
+            let machine = kept(provider, kind).unwrap();
+            assert_eq!((machine.offer.kind.as_str(), machine.stopped()), (kind, Some(Timestamp(7))));
+            assert!(machine.disk.micros_per_hour() > 0, "{provider} has a price of disks");
+        }
     }
 
     #[test]

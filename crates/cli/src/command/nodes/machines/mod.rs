@@ -1,6 +1,7 @@
 //! `gradus machines`: rented machines without a job. One that is taken with `up` is a run of a program that waits, so that it
 //! has a plan, a budget, an end and a bill like any other.
 
+mod delete;
 mod disk;
 mod kept;
 mod list;
@@ -82,10 +83,10 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
             if let Some(machine) = kept::find(kept::stopped(&home)?, &args.machine)? {
                 kept::refuse_other(&machine, &args.machine, &home)?;
                 if !is_up(&machine, &home)? {
-                    return kept::delete(&machine, &home, settings, printer);
+                    return delete::delete(&machine, &home, settings, printer);
                 }
                 // From here on its end deletes it.
-                let forgotten = disk::files(&home).forget(&machine, server::clock::now());
+                let forgotten = disk::files(&home, &machine.offer.provider).forget(&machine, server::clock::now());
                 forgotten.map_err(Error::file("delete", home.root()))?;
             }
             refuse_ended(&args.machine, settings)?;
