@@ -7,8 +7,8 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         name: "a-failed-start-deletes-the-disk",
         harm: "a machine whose start had not come about is deleted, with everything on its disk",
         file: "crates/cloud/src/rented/kept/restart.rs",
-        from: "(MachineEnd::Delete, _) | (_, None) => Ok(false),",
-        to: "(MachineEnd::Delete | MachineEnd::Stop, _) | (_, None) => Ok(false),",
+        from: "match api.stop(&place_of(&kept)) {",
+        to: "match api.end(&place_of(&kept)) {",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "stopped_and_started_again" },
     },
     SourceMutant {
