@@ -6,7 +6,7 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
     SourceMutant {
         name: "a-stopped-machine-is-deleted",
         harm: "the end of a run deletes the disk of a machine that its user has stopped to keep it",
-        file: "crates/cloud/src/rented/kept.rs",
+        file: "crates/cloud/src/rented/kept/mod.rs",
         from: "Some(kept) if kept.stopped().is_some() => MachineEnd::Stop,",
         to: "Some(kept) if kept.stopped().is_some() => MachineEnd::Delete,",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "only_a_run_that_has_a_machine" },
@@ -14,7 +14,7 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
     SourceMutant {
         name: "a-failed-start-deletes-the-disk",
         harm: "a start that is accepted and then fails deletes the disk that its user has kept and paid for",
-        file: "crates/cloud/src/rented/kept.rs",
+        file: "crates/cloud/src/rented/kept/mod.rs",
         from: "MachineState::Running if is_reached => Some(KeptState::Started),",
         to: "MachineState::Running if is_reached || since.0 > 0 => Some(KeptState::Started),",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "a_run_has_a_started_machine" },
@@ -22,7 +22,7 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
     SourceMutant {
         name: "a-disk-waits-for-nothing",
         harm: "what a disk costs while the start of its machine waits for capacity is on no bill",
-        file: "crates/cloud/src/rented/kept.rs",
+        file: "crates/cloud/src/rented/kept/mod.rs",
         from: "if let (KeptState::Accepted { .. }, false) = (machine.state, is_same) {",
         to: "if let (KeptState::Accepted { .. }, true) = (machine.state, is_same) {",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "what_a_disk_has_cost_while" },
