@@ -4,8 +4,8 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
-        name: "a-failed-start-deletes-the-disk",
-        harm: "a machine whose start had not come about is deleted, with everything on its disk",
+        name: "a-stop-deletes-the-machine",
+        harm: "a machine of Google Cloud or Azure that its user stops is deleted, with everything on its disk",
         file: "crates/cloud/src/rented/kept/restart.rs",
         from: "match api.stop(&place_of(&kept)) {",
         to: "match api.end(&place_of(&kept)) {",
