@@ -50,7 +50,7 @@ pub struct StartArgs {
 
 /// The stopped machines of a home.
 pub fn stopped(home: &Home) -> Result<Vec<KeptMachine>, Error> {
-    let mut all = Vec::new();
+    let mut all: Vec<KeptMachine> = Vec::new();
     for cloud in STOPPING_CLOUDS {
         let read = files(home, cloud).all();
         all.extend(read.map_err(Error::file("read", &home.root().join(cloud).join("kept")))?);

@@ -10,6 +10,7 @@ use super::MARK;
 use super::timetable::{TIMETABLE, Timetable};
 use crate::command::run::{StartOptions, start};
 use crate::error::{Error, exit};
+use crate::local::disks::STOPPING_CLOUDS;
 use crate::local::draft::draft_loaded;
 use crate::local::job_file::{JobOverrides, LoadedJob, load};
 use crate::printer::Printer;
@@ -76,9 +77,10 @@ impl Args {
         let zone = text.parse::<Timetable>().and_then(|table| table.time_zone());
         let hint = "write `--timetable 'mon-fri 8:00-19:00 Europe/Berlin'`".to_owned();
         zone.map_err(|why| Error::Usage { message: format!("`--timetable`: {why}"), hint })?;
-        if self.spot || self.infra.split('/').next() != Some("aws") {
+        let stops = self.infra.split('/').next().is_some_and(|cloud| STOPPING_CLOUDS.contains(&cloud));
+        if self.spot || !stops {
             let message = format!("`--timetable`: spot machines and those of `{}` cannot be stopped", self.infra);
-            let hint = "use `--infra aws` without `--spot`, or leave the timetable out".to_owned();
+            let hint = "use `--infra aws`, `gcp` or `azure` without `--spot`, or leave the timetable out".to_owned();
             return Err(Error::Usage { message, hint });
         }
         Ok(())
