@@ -61,9 +61,10 @@ impl Controller {
         let is_changing = is_live && self.is_changing(id);
         let Some(provider) = self.providers.get_mut(&instance.offer.provider) else { return };
         for (set, is_in) in [(&mut provider.rented, is_live), (&mut provider.changing, is_changing)] {
-            match is_in {
-                true => set.insert(id.clone()),
-                false => set.remove(id),
+            match (is_in, set.contains(id)) {
+                (true, false) => set.insert(id.clone()),
+                (false, true) => set.remove(id),
+                (true, true) | (false, false) => continue,
             };
         }
     }

@@ -1,5 +1,8 @@
 //! The inputs of decisions: reports, observations and requests, as durations until now.
 
+use std::collections::btree_map::Entry;
+
+use domain::rental::ProviderTraits;
 use domain::run::{InstanceState, Sight};
 use domain::{Elapsed, InstanceId, RunId};
 use plan::{Instance, LaunchDoubt, ObservedMachine, ObservedState, Scope};
@@ -48,8 +51,11 @@ impl Controller {
         // Of most machines of a long run nothing is remembered any more.
         let Some(memory) = self.machines.get(id) else { return };
         let Some(instance) = self.world.instances.get(id) else { return };
-        if !matches!(instance.state, InstanceState::Released { .. }) && !facts.machines.contains_key(id) {
-            facts.machines.insert(id.clone(), self.machine(instance, memory));
+        if matches!(instance.state, InstanceState::Released { .. }) {
+            return;
+        }
+        if let Entry::Vacant(entry) = facts.machines.entry(id.clone()) {
+            entry.insert(self.machine(instance, memory));
         }
     }
 
@@ -62,10 +68,12 @@ impl Controller {
             memory.missing.and_then(|(first, newest)| newest.0.checked_sub(first.max(launch.effective_until).0));
         let is_in_doubt = launch.requests > 0 && instance.state == InstanceState::Intended;
         let silence = self.silence_of(memory);
+        let traits = self.providers.get(&instance.offer.provider).map(|provider| &provider.traits);
+        let rent = self.rent(instance, memory, (silence, traits));
         ObservedMachine {
-            sight: self.believed(instance, memory),
-            rent: self.rent(instance, memory, silence).map(|rent| Elapsed(rent.0.saturating_sub(instance.before.0))),
-            certain_rent: self.certain_rent(instance, memory, silence),
+            sight: self.believed(instance, memory, traits),
+            rent: rent.map(|rent| Elapsed(rent.0.saturating_sub(instance.before.0))),
+            certain_rent: self.certain_rent(instance, memory, (silence, traits)),
             silence: Some(silence),
             is_unheard: memory.heard.is_none(),
             missing: missing.map(Elapsed),
@@ -74,18 +82,23 @@ impl Controller {
             in_doubt: is_in_doubt.then(|| LaunchDoubt {
                 requests: launch.requests,
                 since: since(launch.last),
-                is_token_void: self.is_token_void(instance, memory),
+                is_token_void: self.is_token_void(memory, traits),
             }),
         }
     }
 
     /// Rented time of a machine until now.
-    fn rent(&self, instance: &Instance, memory: &MachineMemory, silence: Elapsed) -> Option<Elapsed> {
+    fn rent(
+        &self,
+        instance: &Instance,
+        memory: &MachineMemory,
+        (silence, traits): (Elapsed, Option<&ProviderTraits>),
+    ) -> Option<Elapsed> {
         let now = self.now.monotonic;
         if let Some(heard) = memory.heard {
             // It also grows between two calls, and starts with the machine, before its agent.
             let running = heard.rent.0.saturating_add(now.0.saturating_sub(heard.at.0));
-            return Some(Elapsed(running.saturating_add(self.booting(instance, memory, heard).0)));
+            return Some(Elapsed(running.saturating_add(booting(memory, heard, traits).0)));
         }
         let is_rented = instance.is_accepted || memory.sight == Some(Sight::Alive);
         // A loop that has just started waits for it to call, for wall clocks may be wrong. After that, rather too much.
@@ -94,27 +107,25 @@ impl Controller {
 
     /// The rent that an agent has metered, while it is certain that no other machine has its name. As of its last call: the
     /// machine may have ended since.
-    fn certain_rent(&self, instance: &Instance, memory: &MachineMemory, silence: Elapsed) -> Option<Elapsed> {
+    fn certain_rent(
+        &self,
+        instance: &Instance,
+        memory: &MachineMemory,
+        (silence, traits): (Elapsed, Option<&ProviderTraits>),
+    ) -> Option<Elapsed> {
         let launch = &memory.launch;
         let is_settled = launch.pending.is_none() && launch.requests == 0 && memory.end.first.is_none();
-        let is_one = instance.handle.is_some() && memory.machines.len() <= 1 && !self.may_be_double(instance, memory);
+        let is_one = instance.handle.is_some() && memory.machines.len() <= 1 && !self.may_be_double(memory, traits);
         Some(memory.heard.filter(|_| is_settled && is_one && silence < self.policy.suspect)?.rent)
-    }
-
-    /// The boot time of a machine, from its intent to its agent, at most what its provider declares.
-    fn booting(&self, instance: &Instance, memory: &MachineMemory, heard: Heard) -> Elapsed {
-        let provider = self.providers.get(&instance.offer.provider);
-        let within = provider.map_or(Elapsed(0), |provider| provider.traits.boots_within);
-        Elapsed(age(memory, heard.at).0.saturating_sub(heard.rent.0)).min(within)
     }
 
     /// The provider's view of a machine, once it may be acted on: the end of a machine only after its agent's last
     /// events were read, because the work may be complete.
-    fn believed(&self, instance: &Instance, memory: &MachineMemory) -> Option<Sight> {
+    fn believed(&self, instance: &Instance, memory: &MachineMemory, traits: Option<&ProviderTraits>) -> Option<Sight> {
         let sight = memory.sight?;
-        let keeps = self.providers.get(&instance.offer.provider).is_some_and(|provider| provider.traits.keeps_events);
+        let keeps = traits.is_some_and(|traits| traits.keeps_events);
         let is_read = !keeps || memory.last_events == LastEvents::Read;
-        let may_act = is_read && !self.may_be_double(instance, memory);
+        let may_act = is_read && !self.may_be_double(memory, traits);
         match sight {
             Sight::Gone(usage) => may_act.then(|| Sight::Gone(usage.map(|usage| instance.part_of(usage)))),
             Sight::Alive | Sight::Unknown => Some(sight),
@@ -122,20 +133,26 @@ impl Controller {
     }
 
     /// Whether a second machine of the same request may still appear. Only if the provider does not support tokens.
-    fn may_be_double(&self, instance: &Instance, memory: &MachineMemory) -> bool {
-        let Some(provider) = self.providers.get(&instance.offer.provider) else { return false };
-        let shown = memory.launch.effective_until.0.saturating_add(provider.traits.visible_within.0);
+    fn may_be_double(&self, memory: &MachineMemory, traits: Option<&ProviderTraits>) -> bool {
+        let Some(known) = traits else { return false };
+        let shown = memory.launch.effective_until.0.saturating_add(known.visible_within.0);
         let is_asked = memory.launch.pending.is_some();
-        self.is_token_void(instance, memory) && (is_asked || memory.looked.0 < shown)
+        self.is_token_void(memory, traits) && (is_asked || memory.looked.0 < shown)
     }
 
     /// Whether the token of an uncertain launch may rent a second machine by now. Half of its lifetime is left as
     /// margin for the provider's clock and for the request in flight.
-    fn is_token_void(&self, instance: &Instance, memory: &MachineMemory) -> bool {
-        let Some(provider) = self.providers.get(&instance.offer.provider) else { return true };
+    fn is_token_void(&self, memory: &MachineMemory, traits: Option<&ProviderTraits>) -> bool {
+        let Some(traits) = traits else { return true };
         let age = age(memory, self.now.monotonic);
-        provider.traits.token_lifetime.is_none_or(|lifetime| age.0 >= lifetime.0 / 2)
+        traits.token_lifetime.is_none_or(|lifetime| age.0 >= lifetime.0 / 2)
     }
+}
+
+/// The boot time of a machine, from its intent to its agent, at most what its provider declares.
+fn booting(memory: &MachineMemory, heard: Heard, traits: Option<&ProviderTraits>) -> Elapsed {
+    let within = traits.map_or(Elapsed(0), |traits| traits.boots_within);
+    Elapsed(age(memory, heard.at).0.saturating_sub(heard.rent.0)).min(within)
 }
 
 /// Time since a machine was first requested: by wall clocks until this loop knew of it, and by its own since then.
