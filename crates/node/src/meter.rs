@@ -63,19 +63,29 @@ impl Folder {
 impl MeterFile {
     /// Writes the rented time and syncs it.
     ///
-    /// Two lines of equal length are written alternately, so that a full disk cannot stop the meter and a torn write
+    /// Two lines of equal length are synced alternately, so that a full disk cannot stop the meter and a torn write
     /// cannot lose more than one line.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn write(&mut self, elapsed: Elapsed) -> io::Result<()> {
-        let mut line = serde_json::to_vec(&MeterLine { started: self.started, elapsed })?;
-        line.resize(LINE - 1, b' ');
-        line.push(b'\n');
-        self.file.write_all_at(&line, (self.next * LINE) as u64)?;
+        self.note(elapsed)?;
         self.file.sync_data()?;
         self.next = 1 - self.next;
         Ok(())
+    }
+
+    /// Writes the rented time without a sync: it outlives the agent, but not a loss of power.
+    ///
+    /// The line that was synced last stays as it is until the other one has been synced.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn note(&mut self, elapsed: Elapsed) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&MeterLine { started: self.started, elapsed })?;
+        line.resize(LINE - 1, b' ');
+        line.push(b'\n');
+        self.file.write_all_at(&line, (self.next * LINE) as u64)
     }
 }
 
@@ -112,6 +122,28 @@ mod tests {
             torn[newest * LINE + length..][..LINE - length].fill(0);
             fs::write(&path, &torn).unwrap();
             assert_eq!(folder.usage().unwrap().unwrap().elapsed, Elapsed(98 * 250_000), "torn after {length} bytes");
+        }
+    }
+
+    /// A disk that loses power may tear every line that was written since the last sync.
+    #[test]
+    fn what_was_noted_counts_and_what_was_synced_stays_whole_beside_it() {
+        let (_temporary, folder) = folder();
+        let mut meter = folder.meter(Timestamp(1_700_000_000_000_000)).unwrap();
+        let elapsed = |folder: &Folder| folder.usage().unwrap().unwrap().elapsed.0;
+        for second in 1..5 {
+            meter.write(Elapsed(second * 1_000_000)).unwrap();
+            let synced = fs::read(folder.meter_path()).unwrap();
+            for quarter in 1..4 {
+                let noted = second * 1_000_000 + quarter * 250_000;
+                meter.note(Elapsed(noted)).unwrap();
+                assert_eq!(elapsed(&folder), noted, "it is read as soon as it is written");
+            }
+            let whole = fs::read(folder.meter_path()).unwrap();
+            let torn = whole.iter().zip(&synced).map(|(byte, before)| if byte == before { *byte } else { 0 });
+            fs::write(folder.meter_path(), torn.collect::<Vec<u8>>()).unwrap();
+            assert_eq!(elapsed(&folder), second * 1_000_000, "torn after {second} s");
+            fs::write(folder.meter_path(), &whole).unwrap();
         }
     }
 }

@@ -192,6 +192,14 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--test", "fleet"], filter: "" },
     },
     SourceMutant {
+        name: "notes-overwrite-the-synced-line",
+        harm: "a machine that loses power while its rent is written has no meter, and is billed nothing or rented again",
+        file: "crates/node/src/meter.rs",
+        from: "        self.file.write_all_at(&line, (self.next * LINE) as u64)",
+        to: "        self.next = 1 - self.next;\n        self.file.write_all_at(&line, (self.next * LINE) as u64)",
+        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "what_was_noted_counts" },
+    },
+    SourceMutant {
         name: "what-was-never-there-is-billed",
         harm: "a request that nobody answered is billed half an hour of rent",
         file: "crates/plan/src/reconcile/lost.rs",
