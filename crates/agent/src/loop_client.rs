@@ -7,7 +7,7 @@ use domain::wire::{Heartbeat, HeartbeatReply};
 use hyper::Method;
 
 use crate::event::Wakeup;
-use crate::loop_request::{LoopPlace, LoopRequest};
+use crate::loop_request::{LoopCaller, LoopPlace, LoopRequest};
 
 /// Sends calls to the loop; every one is followed by one [`Wakeup::Answered`].
 pub struct LoopClient {
@@ -19,8 +19,9 @@ impl LoopClient {
     pub fn start(place: LoopPlace, deadline: Duration, events: Sender<Wakeup>) -> LoopClient {
         let (calls, inbox) = mpsc::channel::<Heartbeat>();
         std::thread::spawn(move || {
+            let mut caller = LoopCaller::new(place);
             for heartbeat in inbox {
-                if events.send(Wakeup::Answered(call(&place, deadline, &heartbeat))).is_err() {
+                if events.send(Wakeup::Answered(call(&mut caller, deadline, &heartbeat))).is_err() {
                     return;
                 }
             }
@@ -35,9 +36,9 @@ impl LoopClient {
     }
 }
 
-fn call(place: &LoopPlace, deadline: Duration, heartbeat: &Heartbeat) -> Result<HeartbeatReply, String> {
+fn call(caller: &mut LoopCaller, deadline: Duration, heartbeat: &Heartbeat) -> Result<HeartbeatReply, String> {
     let request = LoopRequest::json(Method::POST, "tick", heartbeat).map_err(|error| error.to_string())?;
-    let answer = request.send(place, deadline)?;
+    let answer = caller.send(&request, deadline)?;
     match answer.status.is_success() {
         true => serde_json::from_slice(&answer.body).map_err(|error| error.to_string()),
         false => Err(answer.refusal()),

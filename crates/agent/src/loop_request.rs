@@ -4,6 +4,7 @@
 pub mod direct;
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use direct::DirectLoop;
@@ -64,20 +66,22 @@ impl LoopRequest {
     /// # Errors
     /// What failed, and why, or that there was no answer within `deadline`.
     pub fn send(&self, place: &LoopPlace, deadline: Duration) -> Result<LoopAnswer, String> {
-        let socket = match place {
-            LoopPlace::Direct(server) => return server.send(self, deadline),
-            LoopPlace::Socket(socket) => socket,
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| format!("cannot prepare a request: {error}"))?;
-        let answer = runtime.block_on(async { timeout(deadline, self.exchange(socket)).await });
-        answer.unwrap_or_else(|_| Err(format!("no answer within {} s", deadline.as_secs_f64())))
+        LoopCaller::new(place.clone()).send(self, deadline)
     }
 
     async fn exchange(&self, socket: &Path) -> Result<LoopAnswer, String> {
         let stream = UnixStream::connect(socket).await.map_err(|error| format!("cannot connect: {error}"))?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
-        tokio::spawn(connection);
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
+        let mut asked = pin!(self.ask(sender));
+        // The connection is closed when this returns.
+        tokio::select! {
+            answer = &mut asked => answer,
+            // What has arrived before its end is still read.
+            _ = connection => asked.await,
+        }
+    }
+
+    async fn ask(&self, mut sender: http1::SendRequest<Full<Bytes>>) -> Result<LoopAnswer, String> {
         // The host name is not resolved; the socket is used instead.
         let mut request =
             Request::builder().method(self.method.clone()).uri(format!("/v1/{}", self.address)).header(HOST, "loop");
@@ -91,6 +95,41 @@ impl LoopRequest {
         let body = response.into_body().collect().await.map_err(failed)?.to_bytes();
         Ok(LoopAnswer { status, body })
     }
+}
+
+/// Sends one request after the other. What all of them need is prepared once.
+pub struct LoopCaller {
+    place: LoopPlace,
+    runtime: Option<Runtime>,
+}
+
+impl LoopCaller {
+    /// For a loop at this place; does not connect yet.
+    pub fn new(place: LoopPlace) -> LoopCaller {
+        LoopCaller { place, runtime: None }
+    }
+
+    /// Sends a request to the loop, and reads the complete answer.
+    ///
+    /// # Errors
+    /// As [`LoopRequest::send`].
+    pub fn send(&mut self, request: &LoopRequest, deadline: Duration) -> Result<LoopAnswer, String> {
+        let socket = match &self.place {
+            LoopPlace::Direct(server) => return server.send(request, deadline),
+            LoopPlace::Socket(socket) => socket,
+        };
+        let runtime = match self.runtime.take() {
+            Some(runtime) => runtime,
+            None => prepared().map_err(|error| format!("cannot prepare a request: {error}"))?,
+        };
+        let runtime = self.runtime.insert(runtime);
+        let answer = runtime.block_on(async { timeout(deadline, request.exchange(socket)).await });
+        answer.unwrap_or_else(|_| Err(format!("no answer within {} s", deadline.as_secs_f64())))
+    }
+}
+
+fn prepared() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 impl LoopAnswer {
