@@ -29,6 +29,7 @@ fn interval(machines: u64) -> Duration {
         entries: Vec::new(),
         reclaim: None,
         incarnation: 1,
+        attempt: None,
     };
     lab.step(ControllerInput::Heartbeat { from: ReplyId(1), heartbeat: Box::new(heartbeat) });
     lab.replies.last().expect("it is answered").next
@@ -98,6 +99,46 @@ mod agent {
         let mut agent = working();
         assert!(!calls(&mut agent, measured()));
         assert!(calls(&mut agent, happened(AgentEvent::Ended { end: domain::run::AttemptEnd::Succeeded })));
+    }
+
+    /// What the loop is told to run here, so that it need not repeat the order.
+    #[test]
+    fn a_call_says_which_attempt_runs_alone_until_it_has_ended() {
+        let said = |outputs: Vec<SupervisorOutput>| {
+            outputs.into_iter().find_map(|output| match output {
+                SupervisorOutput::Call(heartbeat) => Some(heartbeat.attempt),
+                _ => None,
+            })
+        };
+        let mut agent = Supervisor::new(InstanceId::new("a-i1"), Timestamp(0), Elapsed(60 * SECOND));
+        assert_eq!(said(agent.step(SupervisorInput::Timer, Elapsed(0))), Some(None), "nothing runs yet");
+        let mut agent = working();
+        let attempt = AttemptId::new("a-a1");
+        assert_eq!(said(agent.step(happened(AgentEvent::Idle), Elapsed(SECOND))), Some(Some(attempt.clone())));
+        let end = SupervisorInput::Ended { attempt, end: domain::run::AttemptEnd::Succeeded };
+        agent.step(end, Elapsed(SECOND + 1));
+        let failed = agent.step(SupervisorInput::Answered(None), Elapsed(SECOND + 2));
+        assert_eq!(said(failed), None, "it is repeated a moment later");
+        assert_eq!(said(agent.step(SupervisorInput::Timer, Elapsed(2 * SECOND))), Some(None));
+    }
+
+    /// An attempt on several machines is ordered in two steps, of which either may be repeated.
+    #[test]
+    fn a_call_says_nothing_of_an_attempt_on_several_machines() {
+        let AgentCommand::Start(mut order) = start() else { unreachable!() };
+        order.member = Some(domain::wire::NodeRank { rank: 0, nodes: 2 });
+        let mut agent = Supervisor::new(InstanceId::new("a-i1"), Timestamp(0), Elapsed(60 * SECOND));
+        agent.step(SupervisorInput::Timer, Elapsed(0));
+        let (lease, next) = (Duration::from_secs(600), Duration::from_secs(30));
+        let orders = vec![AgentCommand::Prepare(order)];
+        let reply = HeartbeatReply { acknowledged: 0, measured: Some(0), lease, saving: None, next, orders };
+        agent.step(SupervisorInput::Answered(Some(Box::new(reply))), Elapsed(1));
+        let outputs = agent.step(happened(AgentEvent::Started), Elapsed(2));
+        let calls = outputs.into_iter().filter_map(|output| match output {
+            SupervisorOutput::Call(heartbeat) => Some(heartbeat.attempt),
+            _ => None,
+        });
+        assert_eq!(calls.collect::<Vec<_>>(), [None]);
     }
 
     /// Whether it calls the loop because of this.

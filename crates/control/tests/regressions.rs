@@ -15,9 +15,9 @@ use control::{ControllerInput, Departure, ReplyId, StopReason, Supervisor, Super
 use lab::{Lab, SECOND, TRAITS, run, seen, submitted, up};
 
 fn heartbeat(number: u64, entries: Vec<Entry>) -> ControllerInput {
-    let (instance, started) = (run().instance(number), Timestamp(0));
-    let heartbeat =
-        Heartbeat { schema: SCHEMA, instance, started, elapsed: Elapsed(0), entries, reclaim: None, incarnation: 0 };
+    let (instance, started, elapsed) = (run().instance(number), Timestamp(0), Elapsed(0));
+    let (reclaim, incarnation, attempt) = (None, 0, None);
+    let heartbeat = Heartbeat { schema: SCHEMA, instance, started, elapsed, entries, reclaim, incarnation, attempt };
     ControllerInput::Heartbeat { from: ReplyId(number), heartbeat: Box::new(heartbeat) }
 }
 

@@ -88,6 +88,7 @@ fn a_release_that_was_not_written_is_decided_again_with_the_same_bill() {
         entries: Vec::new(),
         reclaim: None,
         incarnation: 0,
+        attempt: None,
     };
     unreachable.step(ControllerInput::Heartbeat { from: ReplyId(1), heartbeat: Box::new(heartbeat) });
     // It is billed until it was heard last, and for its lease.

@@ -52,6 +52,7 @@ fn heartbeat(seconds: u64, ended: &[(u64, RunId)]) -> ControllerInput {
         entries: ended.iter().map(entry).collect(),
         reclaim: None,
         incarnation: 0,
+        attempt: None,
     };
     ControllerInput::Heartbeat { from: ReplyId(1), heartbeat: Box::new(heartbeat) }
 }

@@ -46,6 +46,7 @@ fn a_sweep_is_stopped_when_an_agent_reports_that_its_budget_is_spent() {
             entries: Vec::new(),
             reclaim: None,
             incarnation: 0,
+            attempt: None,
         };
         // No time passes, so that no timer looks at it.
         lab.step(ControllerInput::Heartbeat { from: ReplyId(1), heartbeat: Box::new(heartbeat) });

@@ -6,6 +6,7 @@
 //! makes calls and sends replies. Starting is the same as recovering: the log is the only state.
 
 mod calls;
+mod orders;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +19,12 @@ use ::control::{
 use cloud::Provider;
 use domain::rental::ProviderAnswer;
 use domain::run::Keeper;
-use domain::wire::{AgentCommand, Heartbeat, HeartbeatReply};
+use domain::wire::{Heartbeat, HeartbeatReply};
 use domain::{Elapsed, Event, Record};
 use plan::{Illegal, Policy, World};
 
 use crate::clock;
 use crate::error::Error;
-use crate::files::Grant;
 use crate::home::Home;
 use crate::series::Series;
 use crate::state::{Commit, Foreign, Recalled, State};
@@ -359,8 +359,7 @@ impl Running<'_, '_> {
         let _ = self.control.series.note(clock::now(), note);
     }
 
-    /// Stores an agent's measurements, and completes its reply with what only this process knows: the secret values of
-    /// its job, and the folder of its run.
+    /// Stores an agent's measurements, and completes its reply with what only this process knows.
     ///
     /// Measurements do not influence decisions: if they cannot be stored, the agent retains them for a while, and the
     /// run continues.
@@ -371,25 +370,7 @@ impl Running<'_, '_> {
             let kept = self.control.series.keep(clock::now(), &run, &heartbeat.instance, &heartbeat.entries);
             reply.measured = Some(if kept.is_ok() { reply.acknowledged } else { 0 });
         }
-        let instance = self.controller.world().instances.get(&heartbeat.instance);
-        let provider = instance.map(|instance| instance.offer.provider.clone());
-        for command in &mut reply.orders {
-            if let AgentCommand::Start(start) | AgentCommand::Prepare(start) = command {
-                self.control.state.key().unseal_job(&mut start.job);
-                let folder = self.control.home.run(&start.run);
-                if provider.as_deref() != Some(cloud::local::NAME) {
-                    let granted = Grant::new(start.fence, &start.job.work).write(&folder);
-                    if let Err(error) = granted {
-                        self.note(&OperationNote {
-                            subject: start.run.to_string(),
-                            text: format!("cannot write `{}`: {error}", folder.join("grant.json").display()),
-                            is_mistake: false,
-                        });
-                    }
-                }
-                start.folder = folder.to_string_lossy().into_owned();
-            }
-        }
+        self.complete(&mut reply.orders, &heartbeat);
         // An agent that did not wait for the answer will call again.
         let _ = sender.send(reply);
     }

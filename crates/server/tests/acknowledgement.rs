@@ -146,7 +146,8 @@ impl Queue for First {
 fn call(wake: &mpsc::Sender<Wake>, instance: &InstanceId, entries: Vec<Entry>) -> HeartbeatReply {
     let (reply, answer) = tokio::sync::oneshot::channel();
     let (instance, started, elapsed) = (instance.clone(), Timestamp(1), Elapsed(1));
-    let heartbeat = Heartbeat { schema: SCHEMA, instance, started, elapsed, entries, reclaim: None, incarnation: 0 };
+    let (reclaim, incarnation, attempt) = (None, 0, None);
+    let heartbeat = Heartbeat { schema: SCHEMA, instance, started, elapsed, entries, reclaim, incarnation, attempt };
     wake.send(Wake::Heartbeat(Box::new(heartbeat), reply)).unwrap();
     answer.blocking_recv().unwrap()
 }

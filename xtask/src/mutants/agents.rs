@@ -116,6 +116,14 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--test", "attempts"], filter: "own_machine_only" },
     },
     SourceMutant {
+        name: "agents-at-work-get-no-new-orders",
+        harm: "an agent that still ends an attempt is not told to start the next one, and the run waits for it for ever",
+        file: "crates/server/src/control/orders.rs",
+        from: "running == Some(&start.attempt)",
+        to: "running.is_some()",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "what_runs_already_is_left_out" },
+    },
+    SourceMutant {
         name: "budgets-of-users-hold-for-nobody",
         harm: "whoever has a token spends more than its name may spend",
         file: "crates/plan/src/money/allowance.rs",

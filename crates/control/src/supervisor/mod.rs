@@ -378,6 +378,7 @@ impl Supervisor {
             elapsed: now,
             entries: self.queue.send(BATCH),
             incarnation: self.incarnation,
+            attempt: self.attempt.clone().filter(|_| self.place.is_none()),
             reclaim: self.reclaim.map(|reclaim| Duration::from_micros(reclaim.at.0.saturating_sub(now.0))),
         }));
         self.reclaim = self.reclaim.map(|reclaim| Reclaim { is_told: true, ..reclaim });

@@ -41,6 +41,10 @@ pub struct Heartbeat {
     /// one request has rented have the same name, and may have started at the same time on clocks that are wrong.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub incarnation: u64,
+    /// The attempt that runs there, on this machine alone: the order to start it need not be repeated. `None` from agents
+    /// of earlier versions, to which every order is repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<AttemptId>,
 }
 
 pub(crate) fn is_zero(number: &u64) -> bool {
@@ -230,6 +234,7 @@ mod tests {
             r#"{"seq":3,"attempt":"digits-1-a1","word":{"word":"ended","end":{"end":"succeeded"}}}]}"#,
         ));
         check::<Heartbeat>(r#"{"schema":1,"instance":"d-i1","started":1,"elapsed":2,"entries":[],"reclaim":"2m"}"#);
+        check::<Heartbeat>(r#"{"schema":1,"instance":"d-i1","started":1,"elapsed":2,"entries":[],"attempt":"d-a1"}"#);
         check::<HeartbeatReply>(r#"{"acknowledged":3,"lease":"1m","next":"200ms","orders":[]}"#);
         check::<HeartbeatReply>(r#"{"acknowledged":3,"measured":0,"lease":"1m","next":"200ms","orders":[]}"#);
         check::<HeartbeatReply>(r#"{"acknowledged":3,"lease":"1m","saving":"5s","next":"200ms","orders":[]}"#);

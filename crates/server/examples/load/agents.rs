@@ -96,6 +96,7 @@ fn call_in_turn(home: &Home, thread: usize, some: &[InstanceId], is_over: &Atomi
             entries: Vec::new(),
             reclaim: None,
             incarnation: 0,
+            attempt: None,
         };
         let Ok(body) = serde_json::to_string(&heartbeat) else { return };
         let called = Instant::now();

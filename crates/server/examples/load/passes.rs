@@ -79,6 +79,7 @@ fn heartbeat(run: &RunId, elapsed: u64) -> ControllerInput {
         entries: Vec::new(),
         reclaim: None,
         incarnation: 0,
+        attempt: None,
     };
     ControllerInput::Heartbeat { from: ReplyId(0), heartbeat: Box::new(heartbeat) }
 }

@@ -114,6 +114,7 @@ impl Agent {
             entries: Vec::new(),
             reclaim: None,
             incarnation: 7,
+            attempt: None,
         };
         self.post("tick", serde_json::to_string(&heartbeat).unwrap())
     }

@@ -1,0 +1,87 @@
+//! Orders on their way to an agent: completed, and not repeated where that changes nothing.
+
+use cloud::local;
+use domain::AttemptId;
+use domain::wire::{AgentCommand, Heartbeat};
+
+use super::{OperationNote, Running};
+use crate::files::Grant;
+
+impl Running<'_, '_> {
+    /// Completes the orders for an agent with what only this process knows, the secret values of its job and the folder of
+    /// its run, and leaves out what it does already.
+    pub(super) fn complete(&mut self, orders: &mut Vec<AgentCommand>, heartbeat: &Heartbeat) {
+        let instance = self.controller.world().instances.get(&heartbeat.instance);
+        let provider = instance.map(|instance| instance.offer.provider.clone());
+        for command in orders.iter_mut() {
+            if let AgentCommand::Start(start) | AgentCommand::Prepare(start) = command {
+                self.control.state.key().unseal_job(&mut start.job);
+                let folder = self.control.home.run(&start.run);
+                if provider.as_deref() != Some(local::NAME) {
+                    let granted = Grant::new(start.fence, &start.job.work).write(&folder);
+                    if let Err(error) = granted {
+                        self.note(&OperationNote {
+                            subject: start.run.to_string(),
+                            text: format!("cannot write `{}`: {error}", folder.join("grant.json").display()),
+                            is_mistake: false,
+                        });
+                    }
+                }
+                start.folder = folder.to_string_lossy().into_owned();
+            }
+        }
+        orders.retain(|command| !is_done(command, heartbeat.attempt.as_ref()));
+    }
+}
+
+/// Whether an agent on which this attempt runs alone has nothing to do for an order: to start the same attempt alone. Of
+/// one on several machines it says nothing, so that each order for it is repeated.
+fn is_done(command: &AgentCommand, running: Option<&AttemptId>) -> bool {
+    match command {
+        AgentCommand::Start(start) => start.member.is_none() && running == Some(&start.attempt),
+        AgentCommand::Prepare(_) | AgentCommand::Go { .. } => false,
+        AgentCommand::Stop { .. } | AgentCommand::Leave => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::wire::{NodeRank, Start};
+    use domain::{Fence, Job, RunId};
+
+    use super::*;
+
+    fn start(attempt: &str, member: Option<NodeRank>) -> Box<Start> {
+        let job = Job::parse("name: job\nrun: 'true'\n", "job.yaml").unwrap().job;
+        Box::new(Start {
+            run: RunId::new("a"),
+            attempt: AttemptId::new(attempt),
+            fence: Fence(1),
+            job,
+            job_hash: String::new(),
+            threads: 1,
+            accept_data_change: false,
+            member,
+            folder: String::new(),
+        })
+    }
+
+    #[test]
+    fn only_the_order_for_what_runs_already_is_left_out() {
+        let running = AttemptId::new("a-a1");
+        let alone = AgentCommand::Start(start("a-a1", None));
+        assert!(is_done(&alone, Some(&running)), "it has begun long ago");
+        assert!(!is_done(&alone, None), "it has ended there, or the agent is of an earlier version");
+        let place = Some(NodeRank { rank: 0, nodes: 2 });
+        for repeated in [
+            AgentCommand::Start(start("a-a2", None)),
+            AgentCommand::Start(start("a-a1", place)),
+            AgentCommand::Prepare(start("a-a1", place)),
+            AgentCommand::Go { attempt: running.clone(), nodes: Vec::new() },
+            AgentCommand::Stop { attempt: running.clone(), is_node_lost: false, within: None },
+            AgentCommand::Leave,
+        ] {
+            assert!(!is_done(&repeated, Some(&running)), "{repeated:?}");
+        }
+    }
+}
