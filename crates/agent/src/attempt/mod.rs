@@ -115,7 +115,7 @@ enum Stage {
     /// It has ended; its last reports may still be on their way.
     Ended { exit: Exit, role: Role, memory: MemoryKill, since: Duration },
     /// Its outcome is known; remaining processes are being ended.
-    Sweeping { end: AttemptEnd, kill_at: Duration, next: Duration, is_told: bool },
+    Sweeping { end: AttemptEnd, kill_at: Duration, next: Duration, is_told: bool, seen: Option<i32> },
     /// All its processes have ended; its outputs are being uploaded.
     Uploading { end: AttemptEnd, give_up: Duration, is_done: bool },
 }

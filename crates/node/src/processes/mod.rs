@@ -29,8 +29,20 @@ pub type Tags<'a> = [(&'a str, &'a str)];
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn any(tags: &Tags) -> io::Result<bool> {
+    Ok(one(tags, None)?.is_some())
+}
+
+/// The number of a process that carries `tags`, the caller aside: `before` if it still does, so that a process that is
+/// waited for is looked at alone, and not every one of the machine.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn one(tags: &Tags, before: Option<i32>) -> io::Result<Option<i32>> {
     let tags = entries(tags);
-    Ok(others()?.any(|pid| has(pid, &tags)))
+    if let Some(pid) = before.and_then(Pid::from_raw).filter(|pid| has(*pid, &tags)) {
+        return Ok(Some(pid.as_raw_pid()));
+    }
+    Ok(others()?.find(|pid| has(*pid, &tags)).map(Pid::as_raw_pid))
 }
 
 /// The numbers of the processes that carry `tags`, the caller aside, in ascending order.
@@ -337,5 +349,24 @@ mod tests {
         child.wait().unwrap();
         assert!(found.contains(&parent) && found.contains(&sleeper), "{found:?}");
         assert!(!tagged.contains(&sleeper) && !found.contains(&i32::try_from(std::process::id()).unwrap()));
+    }
+
+    #[test]
+    fn one_that_was_found_before_is_looked_at_first() {
+        let tags = [("GRADUS_TEST_ONE", "a")];
+        let sleeper = || Command::new("sleep").arg("60").env(tags[0].0, tags[0].1).stdin(Stdio::null()).spawn().unwrap();
+        let (mut first, mut second) = (sleeper(), sleeper());
+        let number = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
+        let (one_of, other) = (number(&first), number(&second));
+        for pid in [one_of, other] {
+            assert_eq!(one(&tags, Some(pid)).unwrap(), Some(pid));
+        }
+        assert!(one(&tags, None).unwrap().is_some_and(|pid| [one_of, other].contains(&pid)));
+        first.kill().unwrap();
+        first.wait().unwrap();
+        assert_eq!(one(&tags, Some(one_of)).unwrap(), Some(other), "the rest is looked for when it is gone");
+        second.kill().unwrap();
+        second.wait().unwrap();
+        assert_eq!(one(&tags, Some(other)).unwrap(), None);
     }
 }

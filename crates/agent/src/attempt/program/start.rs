@@ -45,7 +45,8 @@ impl Attempt {
             }
             Err(finding) => {
                 let end = AttemptEnd::Failed { finding: *finding, exit_code: None };
-                self.stage = Stage::Sweeping { end, kill_at: Duration::ZERO, next: Duration::ZERO, is_told: false };
+                let (kill_at, next) = (Duration::ZERO, Duration::ZERO);
+                self.stage = Stage::Sweeping { end, kill_at, next, is_told: false, seen: None };
             }
         }
         events

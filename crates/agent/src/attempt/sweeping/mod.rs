@@ -20,13 +20,13 @@ impl Attempt {
         // A process that was told to stop may still be saving, though its parent shell is gone.
         let kill_at = self.ending.as_ref().map_or(now + self.tools.patience.leftovers, |ending| ending.kill_at);
         let is_told = self.ending.as_ref().is_some_and(|ending| ending.is_told);
-        self.stage = Stage::Sweeping { end, kill_at, next: now, is_told };
+        self.stage = Stage::Sweeping { end, kill_at, next: now, is_told, seen: None };
     }
 
     /// Ends remaining processes; once there are none, outputs are uploaded.
     pub(super) fn swept(&mut self, now: Duration) {
         let tags = self.tools.tags(&self.start.attempt);
-        let Stage::Sweeping { end, kill_at, next, is_told } = &mut self.stage else { return };
+        let Stage::Sweeping { end, kill_at, next, is_told, seen } = &mut self.stage else { return };
         if now < *next {
             return;
         }
@@ -38,7 +38,10 @@ impl Attempt {
         let left = match (now >= *kill_at, *is_told) {
             (true, _) => processes::signal(&tags, Signal::KILL).map(|count| count > 0),
             (false, false) => processes::signal(&tags, Signal::TERM).map(|count| count > 0),
-            (false, true) => processes::any(&tags),
+            (false, true) => processes::one(&tags, *seen).map(|left| {
+                *seen = left;
+                left.is_some()
+            }),
         };
         *is_told = true;
         *next = now + SWEEP;
