@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use domain::InstanceId;
@@ -78,31 +78,46 @@ impl DirectLoop {
         answer(self.client.send_within(asked, &headers, request.body.clone(), left)?)
     }
 
-    /// Joins, unless that was done.
+    /// Joins, unless that was done. Requests that are made meanwhile do the same, each within its own time: with the same
+    /// secret, so that the server lets the agent in once.
     fn join(&self, deadline: Duration) -> Result<(), String> {
-        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(joining) = token.as_ref() else { return Ok(()) };
+        let Some(token) = self.token().clone() else { return Ok(()) };
         let (instance, secret) = (self.instance.clone(), self.secret.clone());
-        let request = JoinRequest { schema: JOIN_SCHEMA, instance, token: joining.clone(), secret };
+        let request = JoinRequest { schema: JOIN_SCHEMA, instance, token, secret };
         let body = serde_json::to_vec(&request).map_err(|error| error.to_string())?;
         let headers = [("content-type".to_owned(), JSON.to_owned())];
         let url = format!("{}/v1/agent/join", self.url);
         let joined = self.client.send_within(("POST", &url), &headers, body, deadline).and_then(answer);
-        let joined = joined.and_then(|answer| match answer.status.is_success() {
+        self.joined(joined.and_then(|answer| match answer.status.is_success() {
             true => Ok(()),
             false => Err(answer.refusal()),
-        });
-        if let Err(why) = joined {
-            let why = format!("cannot join the server at `{}`: {why}", self.url);
-            // For who looks here; that it cannot be written is the smaller trouble.
-            let _ = fs::write(self.folder.join_log(), format!("{why}\n"));
-            return Err(why);
+        }))
+    }
+
+    /// Takes note of the outcome of a join. One that has failed does no harm where another one has succeeded meanwhile.
+    fn joined(&self, joined: Result<(), String>) -> Result<(), String> {
+        let mut token = self.token();
+        match joined {
+            _ if token.is_none() => Ok(()),
+            Ok(()) => {
+                // It is of no use to anybody any more.
+                let _ = fs::remove_file(self.folder.join_token());
+                let _ = fs::remove_file(self.folder.join_log());
+                *token = None;
+                Ok(())
+            }
+            Err(why) => {
+                let why = format!("cannot join the server at `{}`: {why}", self.url);
+                // For who looks here; that it cannot be written is the smaller trouble.
+                let _ = fs::write(self.folder.join_log(), format!("{why}\n"));
+                Err(why)
+            }
         }
-        // It is of no use to anybody any more.
-        let _ = fs::remove_file(self.folder.join_token());
-        let _ = fs::remove_file(self.folder.join_log());
-        *token = None;
-        Ok(())
+    }
+
+    /// Held for moments only, and never while a request is under way.
+    fn token(&self) -> MutexGuard<'_, Option<AccessSecret>> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -159,5 +174,38 @@ mod tests {
         assert!(why.contains("cannot join the server at `https://127.0.0.1:1`"), "{why}");
         assert!(folder.join_token().exists());
         assert!(open(&folder, "http://127.0.0.1:1").is_err(), "without TLS nothing is sent");
+    }
+
+    /// A server that takes a connection and says nothing, as one does that is overloaded.
+    #[test]
+    fn a_request_does_not_wait_for_the_join_of_another_one() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = Folder::new(temporary.path());
+        write_secret(&folder.join_token(), &AccessSecret("token-7f3a".into())).unwrap();
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let direct = open(&folder, &format!("https://{}", silent.local_addr().unwrap())).unwrap();
+        std::thread::scope(|scope| {
+            let patient = scope.spawn(|| direct.post("tick", b"{}".to_vec(), Duration::from_secs(3600)));
+            // The other one has connected, and is waiting for its answer.
+            let connection = silent.accept().unwrap();
+            let why = direct.post("tick", b"{}".to_vec(), Duration::from_millis(200)).unwrap_err();
+            assert!(why.contains("cannot join the server"), "{why}");
+            assert!(!patient.is_finished());
+            // What it waits for hangs up.
+            drop((connection, silent));
+            assert!(patient.join().unwrap().is_err());
+        });
+    }
+
+    #[test]
+    fn a_join_that_fails_after_another_has_succeeded_is_no_error() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = Folder::new(temporary.path());
+        write_secret(&folder.join_token(), &AccessSecret("token-7f3a".into())).unwrap();
+        let direct = open(&folder, "https://127.0.0.1:1").unwrap();
+        assert!(direct.joined(Err("late".to_owned())).is_err() && folder.join_log().exists());
+        direct.joined(Ok(())).unwrap();
+        direct.joined(Err("late".to_owned())).unwrap();
+        assert!(!folder.join_log().exists() && !folder.join_token().exists());
     }
 }

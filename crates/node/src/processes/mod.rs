@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn one_that_was_found_before_is_looked_at_first() {
         let tags = [("GRADUS_TEST_ONE", "a")];
-        let sleeper = || Command::new("sleep").arg("60").env(tags[0].0, tags[0].1).stdin(Stdio::null()).spawn().unwrap();
+        let sleeper = || Command::new("sleep").arg("60").envs(tags).stdin(Stdio::null()).spawn().unwrap();
         let (mut first, mut second) = (sleeper(), sleeper());
         let number = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
         let (one_of, other) = (number(&first), number(&second));
