@@ -21,6 +21,8 @@ const LARGEST: u64 = 64 << 20;
 pub struct Spool {
     file: BufWriter<File>,
     written: u64,
+    /// The line that was written last: its memory serves the next one.
+    line: Vec<u8>,
 }
 
 impl Folder {
@@ -45,7 +47,7 @@ impl Spool {
         let file = OpenOptions::new().create(true).truncate(true).write(true).open(folder.spool())?;
         // A synced event is of no use in a file whose directory entry is lost.
         File::open(folder.path())?.sync_all()?;
-        Ok(Spool { file: BufWriter::new(file), written: 0 })
+        Ok(Spool { file: BufWriter::new(file), written: 0, line: Vec::new() })
     }
 
     /// Writes an entry; a durable one is on disk when this returns.
@@ -53,10 +55,11 @@ impl Spool {
     /// # Errors
     /// When the disk refuses.
     pub fn write(&mut self, entry: &Entry, durable: bool) -> io::Result<()> {
-        let mut line = serde_json::to_vec(entry)?;
-        line.push(b'\n');
-        self.file.write_all(&line)?;
-        self.written += line.len() as u64;
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, entry)?;
+        self.line.push(b'\n');
+        self.file.write_all(&self.line)?;
+        self.written += self.line.len() as u64;
         if durable {
             self.file.flush()?;
             self.file.get_ref().sync_data()?;
