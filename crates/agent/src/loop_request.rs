@@ -36,7 +36,7 @@ pub struct LoopRequest {
     method: Method,
     address: String,
     content_type: Option<&'static str>,
-    body: Vec<u8>,
+    body: Bytes,
 }
 
 /// The loop's answer.
@@ -49,7 +49,7 @@ pub struct LoopAnswer {
 impl LoopRequest {
     /// A request with these bytes, at an address below `/v1/`.
     pub fn new(method: Method, address: &str, body: Vec<u8>) -> LoopRequest {
-        LoopRequest { method, address: address.to_owned(), content_type: None, body }
+        LoopRequest { method, address: address.to_owned(), content_type: None, body: body.into() }
     }
 
     /// A request with a JSON value.
@@ -88,8 +88,8 @@ impl LoopRequest {
         if let Some(content_type) = self.content_type {
             request = request.header(CONTENT_TYPE, content_type);
         }
-        let body = Full::new(Bytes::from(self.body.clone()));
-        let request = request.body(body).map_err(|error| format!("cannot ask for `{}`: {error}", self.address))?;
+        let request = request.body(Full::new(self.body.clone()));
+        let request = request.map_err(|error| format!("cannot ask for `{}`: {error}", self.address))?;
         let response = sender.send_request(request).await.map_err(failed)?;
         let status = response.status();
         let body = response.into_body().collect().await.map_err(failed)?.to_bytes();

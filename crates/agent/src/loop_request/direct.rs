@@ -75,7 +75,7 @@ impl DirectLoop {
         headers.extend(request.content_type.map(|kind| ("content-type".to_owned(), kind.to_owned())));
         let url = format!("{}/v1/agent/{}", self.url, request.address);
         let asked = (request.method.as_str(), url.as_str());
-        answer(self.client.send_within(asked, &headers, request.body.clone(), left)?)
+        answer(self.client.send_within(asked, &headers, request.body.to_vec(), left)?)
     }
 
     /// Joins, unless that was done. Requests that are made meanwhile do the same, each within its own time: with the same

@@ -32,8 +32,14 @@ use steps::{Source, Steps};
 /// Between two looks at the output.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Files are looked for at every so many looks.
+/// Files are looked for at every so many looks, where that costs little.
 const FILES: u32 = 4;
+
+/// At every so many, however large the folders are: 30 s.
+const FILES_AT_MOST: u32 = 60;
+
+/// So many times the processor time of a look at files passes until the next one, which takes 0.25 % of a core then.
+const SPARED: u32 = 400;
 
 /// Where a program is looked at, and from when on: what was there before it started is not its own.
 #[derive(Debug, Clone)]
@@ -56,9 +62,12 @@ impl WatchedPlaces {
 /// The time that a file written now would have: that of the kernel's last tick, which lies up to 10 ms before
 /// [`SystemTime::now`].
 fn file_time() -> SystemTime {
-    let time = clock_gettime(ClockId::RealtimeCoarse);
-    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
-    SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
+    SystemTime::UNIX_EPOCH + clock(ClockId::RealtimeCoarse)
+}
+
+fn clock(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// The thread that looks at a program; it ends with this.
@@ -97,16 +106,25 @@ impl Observer {
 }
 
 fn run(look: &mut Look, stopped: &Receiver<()>, send: impl Fn(Report) -> bool) -> Vec<Report> {
-    for turn in 0_u32.. {
-        match stopped.recv_timeout(LOOK) {
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+    let mut until_files = 0;
+    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK) {
+        let (at_files, before) = (until_files == 0, clock(ClockId::ThreadCPUTime));
+        let reports = look.look(at_files);
+        if at_files {
+            until_files = looks_between(clock(ClockId::ThreadCPUTime).saturating_sub(before));
         }
-        if !look.look(turn.is_multiple_of(FILES)).into_iter().all(&send) {
+        until_files -= 1;
+        if !reports.into_iter().all(&send) {
             break;
         }
     }
     look.look(true)
+}
+
+/// At which look after one at files, which took so much processor time, they are looked at again.
+fn looks_between(took: Duration) -> u32 {
+    let looks = took.saturating_mul(SPARED).as_micros().div_ceil(LOOK.as_micros());
+    u32::try_from(looks).unwrap_or(u32::MAX).clamp(FILES, FILES_AT_MOST)
 }
 
 /// What was seen so far.
@@ -199,6 +217,13 @@ mod tests {
             assert!(written >= started, "{turn}: {written:?} is before {started:?}");
             std::thread::sleep(Duration::from_micros(137));
         }
+    }
+
+    #[test]
+    fn large_folders_are_looked_at_less_often() {
+        let seconds = |millis: u64| (LOOK * looks_between(Duration::from_millis(millis))).as_secs_f64();
+        assert_eq!([0, 1, 5, 6, 10, 20].map(seconds), [2.0, 2.0, 2.0, 2.5, 4.0, 8.0]);
+        assert_eq!([75, 1_000, u64::MAX].map(seconds), [30.0; 3], "a step is seen within half a minute");
     }
 
     #[test]
