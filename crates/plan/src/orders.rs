@@ -9,8 +9,8 @@ use crate::reconcile::{Policy, budget_of, wind_down};
 use crate::spot::{Hazard, hazard};
 use crate::world::{AttemptState, Member, Run, RunAttempt, World};
 
-/// The desired state of an instance, sent to its agent with every reply. `start` fills in what only the shell knows:
-/// the folder on the node.
+/// The desired state of an instance, of which its agent is sent with every reply what it does not do already. `start` fills
+/// in what only the shell knows: the folder on the node.
 pub fn orders(
     world: &World,
     policy: &Policy,
