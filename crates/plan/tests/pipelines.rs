@@ -19,6 +19,7 @@ fn world(events: &[Event]) -> World {
         request: "sealed".to_owned(),
         file: "night.yaml".to_owned(),
         user: None,
+        last_runs: Vec::new(),
     }));
     let mut world = World::default();
     for (event, seq) in std::iter::once(&submitted).chain(events).zip(1..) {
@@ -50,6 +51,7 @@ fn a_task_starts_once_the_one_before_has_succeeded() {
     let ended = world(&[Event::PipelineEnded { pipeline: id(), end: PipelineEnd::Done }]);
     assert_eq!(decide(&ended, None), PipelineDecision::Wait);
     assert_eq!(ended.pipelines[&id()].state.word(), "done");
+    assert_eq!(ended.pipelines[&id()].ended, Some(Timestamp(0)));
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Schedules: each due time is settled once, by a run or by a reason why it has none.
 
-use domain::event::ScheduleAdded;
-use domain::schedule::{JobSchedule, ScheduleChange, SkipReason};
-use domain::{Event, Record, RunId, ScheduleId, Timestamp};
-use plan::{LastDueRun, ScheduleDecision, World};
+use domain::event::{PipelineSubmitted, ScheduleAdded};
+use domain::pipeline::PipelineEnd;
+use domain::run::StopBy;
+use domain::schedule::{JobSchedule, ScheduleChange, ScheduledWork, SkipReason};
+use domain::{Event, PipelineId, Record, RunId, ScheduleId, SweepId, Timestamp};
+use plan::{LastDueRun, NamedWork, ScheduleDecision, World};
 
 const HOUR: i64 = 3_600_000_000;
 
@@ -18,9 +20,15 @@ fn id() -> ScheduleId {
 
 /// A schedule that was added at noon of day 0, and some events of it.
 fn world(keys: &str, events: Vec<Event>) -> World {
+    world_of(ScheduledWork::Run, keys, events)
+}
+
+/// The same of a schedule that submits something else.
+fn world_of(work: ScheduledWork, keys: &str, events: Vec<Event>) -> World {
     let times: JobSchedule = serde_json::from_str(&format!("{{\"cron\": \"0 3 * * *\"{keys}}}")).unwrap();
     let (request, file) = ("sealed".to_owned(), "job.yaml".to_owned());
-    let added = Event::ScheduleAdded(Box::new(ScheduleAdded { schedule: id(), times, request, file, user: None }));
+    let added =
+        Event::ScheduleAdded(Box::new(ScheduleAdded { schedule: id(), times, work, request, file, user: None }));
     let mut world = World::default();
     for (event, seq) in std::iter::once(added).chain(events).zip(1..) {
         let at = if seq == 1 { Timestamp(12 * HOUR) } else { Timestamp(100 * 24 * HOUR) };
@@ -113,4 +121,59 @@ fn a_paused_schedule_waits_and_makes_up_for_nothing() {
     assert!(removed.schedules.is_empty());
     let text = serde_json::to_string(&resumed).unwrap();
     assert_eq!(serde_json::from_str::<World>(&text).unwrap().schedules, resumed.schedules);
+}
+
+#[test]
+fn a_name_stands_for_what_the_schedule_submits() {
+    let (run, name) = (id().run(due(1)), "nightly-1-19700102t0300");
+    let named = |work: ScheduledWork| world_of(work, "", vec![fired(1)]).schedules[&id()].named(&run);
+    assert_eq!(named(ScheduledWork::Run), NamedWork::Run(RunId::new(name)));
+    assert_eq!(named(ScheduledWork::Sweep), NamedWork::Sweep(SweepId::new(name)));
+    assert_eq!(named(ScheduledWork::Pipeline), NamedWork::Pipeline(PipelineId::new(name)));
+    // Logs of every version before say nothing, and mean runs.
+    let text = serde_json::to_string(&world("", vec![]).schedules[&id()]).unwrap();
+    assert!(!text.contains("\"work\""), "{text}");
+}
+
+/// The pipeline of day 1 after some events, as the schedule sees it at this time.
+fn pipeline_of_day_1(events: &[Event], now: Timestamp) -> LastDueRun {
+    let name = id().run(due(1));
+    let pipeline = PipelineId::new(name.as_str());
+    let submitted = Event::PipelineSubmitted(Box::new(PipelineSubmitted {
+        pipeline: pipeline.clone(),
+        tasks: vec!["prep".to_owned(), "fit".to_owned()],
+        budget: None,
+        request: "sealed".to_owned(),
+        file: "night.yaml".to_owned(),
+        user: None,
+        last_runs: Vec::new(),
+    }));
+    let mut world = World::default();
+    for (event, seq) in std::iter::once(&submitted).chain(events).zip(1_u64..) {
+        let at = later(due(1), i64::try_from(seq).unwrap() - 1);
+        world.apply(&Record { seq, at, event: event.clone() }).unwrap();
+    }
+    LastDueRun::of_pipeline(&name, &world.pipelines[&pipeline], now)
+}
+
+#[test]
+fn a_pipeline_that_has_not_ended_is_treated_by_policy() {
+    let pipeline = PipelineId::new(id().run(due(1)).as_str());
+    let now = later(due(2), 1);
+    let open = pipeline_of_day_1(&[], now);
+    assert_eq!((open.submitted, open.ended, open.is_stopping), (due(1), None, false));
+    let replace = world_of(ScheduledWork::Pipeline, ", \"overlap\": \"replace\"", vec![fired(1)]);
+    assert_eq!(decide(&replace, Some(&open), now), ScheduleDecision::Stop { run: id().run(due(1)) });
+    let told = [Event::PipelineStopRequested { pipeline: pipeline.clone() }];
+    let stopping = pipeline_of_day_1(&told, now);
+    assert_eq!(decide(&replace, Some(&stopping), now), ScheduleDecision::WaitFor { run: id().run(due(1)) });
+    let end = PipelineEnd::Stopped { by: StopBy::User };
+    let mut events = vec![told[0].clone(), Event::PipelineEnded { pipeline: pipeline.clone(), end }];
+    let ended = pipeline_of_day_1(&events, now);
+    assert_eq!(ended.ended, Some(later(due(1), 2)));
+    assert_eq!(decide(&replace, Some(&ended), now), ScheduleDecision::Submit { due: due(2) });
+    // One that a user has resumed runs again.
+    events.push(Event::PipelineResumeRequested { pipeline });
+    let resumed = pipeline_of_day_1(&events, now);
+    assert_eq!((resumed.ended, resumed.is_stopping), (None, false));
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub use control::identity::{job_hash, sha256};
 use domain::event::{PipelineSubmitted, ScheduleAdded, Submitted, SweepSubmitted};
 use domain::file::JobPipeline;
-use domain::schedule::JobSchedule;
+use domain::schedule::{JobSchedule, ScheduledWork};
 use domain::sweep::Known;
 use domain::{Event, Job, PipelineId, Plan, RunId, ScheduleId, SweepId};
 use plan::RunOrSweep;
@@ -65,13 +65,13 @@ pub fn submit_sweep(
 /// As [`State::append`].
 pub fn add_schedule(
     state: &mut State,
-    (name, times): (&str, JobSchedule),
+    (name, times, work): (&str, JobSchedule, ScheduledWork),
     request: &SubmitRequest,
     user: Option<String>,
 ) -> Result<ScheduleId, Error> {
     let schedule = ScheduleId::new(unique(name));
     let sealed = sealed_request(state.key(), request)?;
-    let added = ScheduleAdded { schedule: schedule.clone(), times, request: sealed, file: request.path(), user };
+    let added = ScheduleAdded { schedule: schedule.clone(), times, work, request: sealed, file: request.path(), user };
     state.append(vec![Event::ScheduleAdded(Box::new(added))])?;
     Ok(schedule)
 }
@@ -87,12 +87,12 @@ pub fn submit_pipeline(
     user: Option<String>,
 ) -> Result<PipelineId, Error> {
     let id = PipelineId::new(unique(&pipeline.name));
-    let event = pipeline_submitted((id.clone(), pipeline), request, state.key(), user)?;
+    let event = pipeline_submitted((id.clone(), pipeline), request, state.key(), user, Vec::new())?;
     state.append(vec![event])?;
     Ok(id)
 }
 
-/// The submission of a pipeline.
+/// The submission of a pipeline, with the runs whose results its tasks start with, if any.
 ///
 /// # Errors
 /// As [`SecretKey::seal`].
@@ -101,6 +101,7 @@ pub(crate) fn pipeline_submitted(
     request: &SubmitRequest,
     key: &SecretKey,
     user: Option<String>,
+    last_runs: Vec<RunId>,
 ) -> Result<Event, Error> {
     Ok(Event::PipelineSubmitted(Box::new(PipelineSubmitted {
         pipeline: id,
@@ -109,6 +110,7 @@ pub(crate) fn pipeline_submitted(
         request: sealed_request(key, request)?,
         file: request.path(),
         user,
+        last_runs,
     })))
 }
 

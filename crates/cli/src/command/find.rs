@@ -158,6 +158,7 @@ mod tests {
             request: String::new(),
             file: "night.yaml".to_owned(),
             user: None,
+            last_runs: Vec::new(),
         };
         let mut run = world.runs.values().next().unwrap().clone();
         (run.trial, run.order) = (None, world.last_seq + 3);

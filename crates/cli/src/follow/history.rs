@@ -127,7 +127,9 @@ fn served(event: &Event) -> String {
         Event::PipelineSubmitted(submitted) => {
             format!("pipeline of {} submitted from {}", counted(submitted.tasks.len() as u64, "task"), submitted.file)
         }
-        Event::PipelineAdvanced { run, .. } | Event::ScheduleFired { run, .. } => format!("submitted run {run}"),
+        Event::PipelineAdvanced { run, .. } => format!("submitted run {run}"),
+        // It is a run, a sweep or a pipeline.
+        Event::ScheduleFired { run, .. } => format!("submitted {run}"),
         Event::PipelineStopRequested { .. } => stopping(StopBy::User).to_owned(),
         Event::PipelineEnded { end, .. } => match end {
             PipelineEnd::Done => "pipeline done".to_owned(),
@@ -135,7 +137,8 @@ fn served(event: &Event) -> String {
             PipelineEnd::Failed { task, message } => format!("task {task} failed: {}", first_line(message)),
         },
         Event::ScheduleAdded(added) => {
-            format!("schedule of {} added: `{}` in {}", added.file, added.times.cron, added.times.timezone)
+            let (work, times) = (added.work.word(), &added.times);
+            format!("schedule of {} added: a {work} at `{}` in {}", added.file, times.cron, times.timezone)
         }
         Event::ScheduleChanged { change, .. } => match change {
             ScheduleChange::Pause => "paused".to_owned(),

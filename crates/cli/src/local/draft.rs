@@ -7,7 +7,7 @@ use domain::{Duration, Job, Offer, Plan, Rate};
 use plan::local::JobFacts;
 use server::Home;
 
-use super::facts::facts;
+use super::facts::{ClassCheck, facts, facts_of_classes};
 use super::formats;
 use super::job_file::{JobArgs, JobSource, LoadedJob, read};
 use super::machine;
@@ -50,7 +50,7 @@ pub fn draft_loaded(
         return Err(Error::Job(unrentable));
     }
     require_files(&job, &source)?;
-    let plan = draft_here(&job, price, settings, home, printer);
+    let plan = draft_here(&job, price, settings, (home, &|_| Ok(())), printer);
     Ok((job, plan.map_err(|error| where_data_comes_from(error, &source))?))
 }
 
@@ -70,7 +70,7 @@ pub fn where_data_comes_from(error: Error, source: &JobSource) -> Error {
 /// Maximum number of such comment lines that are printed.
 const PREFACE: usize = 12;
 
-/// Drafts the plan of a job on this machine.
+/// Drafts the plan of a job on this machine, after its classes were checked.
 ///
 /// # Errors
 /// [`Error::Unfit`] with every reason why it cannot run here.
@@ -78,15 +78,15 @@ pub fn draft_here(
     job: &Job,
     price: Rate,
     settings: &GlobalSettings,
-    home: &Home,
+    (home, check): (&Home, ClassCheck<'_>),
     printer: &mut Printer,
 ) -> Result<Plan, Error> {
     if let Some(name) = rented::asked_for(job) {
-        let known = JobFacts { measured_step: None, ..facts(settings, home, job, printer)? };
+        let known = JobFacts { measured_step: None, ..facts_of_classes(settings, home, job, check, printer)? };
         return rented::plan((job, name), &known, settings, home, printer);
     }
     let offers = offers(job, price, settings, home)?;
-    let known = facts(settings, home, job, printer)?;
+    let known = facts_of_classes(settings, home, job, check, printer)?;
     // Measurements are from this machine.
     let is_here = job.wants.node.is_none() && job.wants.clouds.is_empty();
     let measured_step = known.measured_step.filter(|_| is_here);

@@ -26,13 +26,35 @@ fn opened(settings: &GlobalSettings, train: &Train, printer: &mut Printer) -> Re
     }
 }
 
+/// Accepts the classes of a job's data, or says what is wrong with them: the names of what is predicted, in the order of the
+/// outputs.
+pub type ClassCheck<'a> = &'a dyn Fn(&[String]) -> Result<(), Problem>;
+
 /// Facts before anything runs: the properties of the data, and the step time if this work ran before.
 ///
 /// # Errors
 /// What the data is refused for; [`Error::Unfit`] where the job contradicts it.
 pub fn facts(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printer) -> Result<JobFacts, Error> {
-    let known = read(settings, home, job, printer)?;
-    match contradicted(job, &known) {
+    facts_of_classes(settings, home, job, &|_| Ok(()), printer)
+}
+
+/// The same of data whose classes are checked, where it has any.
+///
+/// # Errors
+/// As [`facts`]; [`Error::Unfit`] where its classes are wrong.
+pub fn facts_of_classes(
+    settings: &GlobalSettings,
+    home: &Home,
+    job: &Job,
+    check: ClassCheck<'_>,
+    printer: &mut Printer,
+) -> Result<JobFacts, Error> {
+    let (known, classes) = read(settings, home, job, printer)?;
+    let mut problems = contradicted(job, &known);
+    if !classes.is_empty() {
+        problems.extend(check(&classes).err());
+    }
+    match problems {
         problems if problems.is_empty() => Ok(known),
         problems => Err(Error::Unfit(problems)),
     }
@@ -61,31 +83,39 @@ fn contradicted(job: &Job, known: &JobFacts) -> Vec<Problem> {
     problems
 }
 
-fn read(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printer) -> Result<JobFacts, Error> {
-    let domain::Work::Train(train) = &job.work else { return Ok(JobFacts::default()) };
+/// The facts, and the names of the classes.
+fn read(
+    settings: &GlobalSettings,
+    home: &Home,
+    job: &Job,
+    printer: &mut Printer,
+) -> Result<(JobFacts, Vec<String>), Error> {
+    let domain::Work::Train(train) = &job.work else { return Ok((JobFacts::default(), Vec::new())) };
     let staged = opened(settings, train, printer)?;
     if let Some((keys, goal)) = text(train) {
         let outline = data::TextOutline::of(&train.data, keys, goal, staged.path(), train.seed)?;
-        return Ok(JobFacts {
+        let facts = JobFacts {
             samples: outline.counts,
             input_shape: None,
             classes: u32::try_from(outline.classes.len()).ok().filter(|count| *count > 0),
             bytes: None,
             measured_step: measured(home, train)?,
             program: None,
-        });
+        };
+        return Ok((facts, outline.classes));
     }
     if train.task() == Task::ObjectDetection {
         let outline = data::DetectionOutline::of(&train.data, staged.path(), train.seed)?;
         let size = u32::try_from(outline.size).unwrap_or(u32::MAX);
-        return Ok(JobFacts {
+        let facts = JobFacts {
             samples: Some(outline.counts),
             input_shape: Some([3, size, size]),
             classes: u32::try_from(outline.classes.len()).ok(),
             bytes: None,
             measured_step: measured(home, train)?,
             program: None,
-        });
+        };
+        return Ok((facts, outline.classes));
     }
     let outline = data::Outline::of(&train.data, staged.path(), train.seed)?;
     if let Some(text) = &outline.left_out {
@@ -93,7 +123,7 @@ fn read(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printer
     }
     damage(&outline.skipped).into_iter().for_each(|line| printer.say(line));
     let [channels, height, width] = outline.shape.map(|length| u32::try_from(length).unwrap_or(u32::MAX));
-    Ok(JobFacts {
+    let facts = JobFacts {
         samples: Some(outline.counts),
         input_shape: Some([channels, height, width]),
         classes: u32::try_from(outline.classes.len()).ok(),
@@ -101,7 +131,8 @@ fn read(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printer
         bytes: train.data.preload.map(|_| machine::bytes_below(staged.path())),
         measured_step: measured(home, train)?,
         program: None,
-    })
+    };
+    Ok((facts, outline.classes))
 }
 
 /// Damages that are described one by one.

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use domain::file::{SET_VARIABLES, is_variable};
 use domain::problem::Problem;
-use domain::schedule::DueRun;
 use domain::{Job, Problems, Rate, Secret};
 
 use super::mounts;
@@ -242,12 +241,9 @@ pub fn load(
     load_edited(text, (name, folder), typed, variable, &|_| Ok(()), printer)
 }
 
-/// A job file with `schedule:` as a run of it has it that is due now: with the times that it names.
-pub(super) fn due_now(text: String) -> String {
-    match domain::file::due_times(&text).filter(|_| DueRun::is_named_in(&text)) {
-        Some(times) => DueRun::now(&times, server::clock::now()).placed(&text),
-        None => text,
-    }
+/// A job file or pipeline with `schedule:` as one that is due now has it: with the times that it names.
+pub fn due_now(text: &str) -> String {
+    domain::file::due_now(text, server::clock::now())
 }
 
 /// As [`load`]; `edit` changes the job before its paths are resolved.
@@ -262,7 +258,7 @@ pub fn load_edited(
     edit: &dyn Fn(&mut Job) -> Result<(), Problem>,
     printer: &mut Printer,
 ) -> Result<LoadedJob, Error> {
-    let (name, text) = (name.to_owned(), due_now(text));
+    let (name, text) = (name.to_owned(), due_now(&text));
     let parsed = Job::parse_with(&text, &name, &|path| table(folder, path)).map_err(Error::Job)?;
     for warning in parsed.warnings {
         let file = name.clone();

@@ -23,7 +23,7 @@ pub fn request(
 ) -> Result<(Job, Value), Error> {
     let (text, name) = (text(&args.file)?, args.file.to_string_lossy());
     let here = args.file.parent().unwrap_or(Path::new(""));
-    let mut job = Job::parse_with(&due_now(text.clone()), &name, &|path| table(here, path)).map_err(Error::Job)?.job;
+    let mut job = Job::parse_with(&due_now(&text), &name, &|path| table(here, path)).map_err(Error::Job)?.job;
     let body = body(args, text, &mut job, variable, printer)?;
     require_secrets(&job)?;
     Ok((job, body))

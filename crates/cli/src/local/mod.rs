@@ -5,7 +5,7 @@
 
 pub mod disks;
 pub mod draft;
-mod facts;
+pub mod facts;
 mod formats;
 pub mod job_file;
 pub mod job_request;

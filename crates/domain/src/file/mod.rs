@@ -28,7 +28,8 @@ use serde::Deserialize;
 
 use crate::job::{Job, Work};
 use crate::problem::{Problem, Problems};
-use crate::schedule::{DueTimes, JobSchedule};
+use crate::schedule::{DueRun, DueTimes, JobSchedule};
+use crate::time::Timestamp;
 use crate::train::{ModelSource, Module};
 use crate::workload::{Workload, WorkloadModel};
 
@@ -113,15 +114,25 @@ pub fn line_of(text: &str, key: &str) -> Option<u32> {
     tree::read(text).ok()?.0.line_of(key)
 }
 
-/// The due times of a job file with `schedule:`; `None` for one without, or whose times are wrong.
+/// The due times of a job file with `schedule:`, or of a pipeline with one in its first document; `None` for others, or where
+/// the times are wrong.
 pub fn due_times(text: &str) -> Option<DueTimes> {
-    let (tree, _) = tree::read(text).ok()?;
+    let (tree, _) = tree::read(&pipeline::first_document(text)).ok()?;
     let (_, schedule) = tree.get("schedule")?;
     let scalar = |key: &str| match &schedule.get(key)?.1.value {
         tree::Value::Scalar(raw) => Some(raw.text.clone()),
         tree::Value::List(_) | tree::Value::Map(_) => None,
     };
     JobSchedule::at(scalar("cron")?, scalar("timezone")).times().ok()
+}
+
+/// A job file or pipeline with `schedule:` as one that is due now has it: with the times that it names.
+pub fn due_now(text: &str, now: Timestamp) -> String {
+    let is_named = DueRun::is_named_in(text);
+    match due_times(text).filter(|_| is_named) {
+        Some(times) => DueRun::now(&times, now).placed(text),
+        None => text.to_owned(),
+    }
 }
 
 /// The published JSON Schema of a job file.

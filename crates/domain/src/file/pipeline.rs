@@ -1,8 +1,8 @@
 //! A job file of several YAML documents: a pipeline, whose tasks run one after the other.
 //!
-//! Each document is a job file of its own; a first one of `name` and `budget` alone is about all of them. A task names what
-//! an earlier one has written as `${TASK.outputs}`, in `file_mounts`. Only when that task has succeeded is it known where
-//! this is, so that it is a stand-in until then ([`JobPipeline::text`], [`place_outputs`]).
+//! Each document is a job file of its own; a first one of `name`, `budget` and `schedule` alone is about all of them. A task
+//! names what an earlier one has written as `${TASK.outputs}`, in `file_mounts`. Only when that task has succeeded is it known
+//! where this is, so that it is a stand-in until then ([`JobPipeline::text`], [`place_outputs`]).
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,16 @@ use super::lower::{name_from, stem};
 use super::tree::{self, MAX_BYTES, Value, clip};
 use crate::job::{Budget, Job, Work};
 use crate::problem::{Problem, Problems};
+use crate::schedule::JobSchedule;
 
 /// Most tasks of a pipeline.
 const MOST_TASKS: usize = 100;
 
 /// Keys of the document that is about all tasks.
-const OF_ALL: [&str; 2] = ["name", "budget"];
+const OF_ALL: [&str; 3] = ["name", "budget", "schedule"];
+
+/// What makes a document about all tasks a job file, so that it is checked as one.
+const STAND_IN_WORK: &str = "train: {model: cnn, data: {path: d}, epochs: 1, batch: 1}\n";
 
 /// What stands for the folder of a task's outputs in the text of a later one.
 const STAND_IN: &str = "gradus-outputs-of-task/";
@@ -27,6 +31,8 @@ pub struct JobPipeline {
     pub name: String,
     /// The most that all tasks may cost together.
     pub budget: Option<Budget>,
+    /// When it is run again and again, where `gradus schedules add` has it kept.
+    pub schedule: Option<JobSchedule>,
     /// The tasks, in their order; at least one.
     pub tasks: Vec<PipelineTask>,
 }
@@ -58,11 +64,16 @@ impl JobPipeline {
             let message = format!("the file has more than {MOST_TASKS} documents, the most that a pipeline may have");
             return Err(in_file(vec![Problem::at("", message).hint("divide it between several files")]));
         }
-        let mut pipeline =
-            JobPipeline { name: name_from(stem(file_name)), budget: None, tasks: Vec::with_capacity(documents.len()) };
+        let (name, tasks) = (name_from(stem(file_name)), Vec::with_capacity(documents.len()));
+        let mut pipeline = JobPipeline { name, budget: None, schedule: None, tasks };
         if documents.first().is_some_and(|first| is_of_all(first)) {
-            let job = Job::parse(&format!("{}run: 'true'\n", documents.remove(0)), file_name)?.job;
-            (pipeline.name, pipeline.budget) = (job.name, job.budget);
+            let first = documents.remove(0);
+            let job = Job::parse(&format!("{first}{STAND_IN_WORK}"), file_name)?.job;
+            (pipeline.name, pipeline.budget, pipeline.schedule) = (job.name, job.budget, job.schedule);
+            if let Some(problem) = pipeline.schedule.as_ref().and_then(|schedule| lacking(schedule, &documents)) {
+                let line = super::line_of(&first, &problem.key);
+                return Err(in_file(vec![Problem { line, ..problem }]));
+            }
         }
         for (document, number) in documents.into_iter().zip(1..) {
             let name = key_text(&document, "name").unwrap_or_else(|| format!("{}-{number}", pipeline.name));
@@ -73,10 +84,11 @@ impl JobPipeline {
                 return Err(in_file(vec![problem.hint("give each task a name of its own")]));
             }
             if tree::read(&document).is_ok_and(|(tree, _)| tree.get("schedule").is_some()) {
-                let message = "due times submit single runs, and this file has several documents (a pipeline)";
+                let message = "due times are those of the whole file (a pipeline), and not of one task";
                 let problem =
                     Problem { line: super::line_of(&document, "schedule"), ..Problem::at("schedule", message) };
-                let hint = "remove the key, and have cron run `gradus run FILE --yes --detach` at these times";
+                let hint =
+                    "move it to a first document of its own, which may have `name`, `budget` and `schedule` alone";
                 return Err(in_file(vec![problem.hint(hint)]));
             }
             pipeline.tasks.push(PipelineTask { name, text: document });
@@ -153,6 +165,29 @@ fn documents(text: &str) -> Vec<String> {
     documents
 }
 
+/// The first document that is not empty; a file of a single one as it is.
+pub(super) fn first_document(text: &str) -> String {
+    let mut documents = documents(text);
+    if documents.len() < 2 { text.to_owned() } else { documents.remove(0) }
+}
+
+/// What the tasks of a pipeline lack for its `schedule:`.
+fn lacking(schedule: &JobSchedule, tasks: &[String]) -> Option<Problem> {
+    let has = |key: &str| tasks.iter().any(|task| tree::read(task).is_ok_and(|(tree, _)| tree.get(key).is_some()));
+    let (key, message) = match schedule {
+        JobSchedule { new_data: true, .. } if !has("train") => {
+            ("schedule.new_data", "it is for a `train` task, and this pipeline has none")
+        }
+        JobSchedule { warm_start: true, .. } if !has("train") && !has("outputs") => {
+            let message =
+                "a task starts with the model or the `outputs` of the same task before, and none here has any";
+            ("schedule.warm_start", message)
+        }
+        _ => return None,
+    };
+    Some(Problem::at(key, message).hint("leave the key out"))
+}
+
 /// Whether a document has nothing but keys about all tasks.
 fn is_of_all(document: &str) -> bool {
     let Ok((tree, _)) = tree::read(document) else { return false };
@@ -205,6 +240,41 @@ mod tests {
         let due = "name: a\nrun: b\n---\nname: c\nrun: d\nschedule: {cron: 0 3 * * *}\n";
         let due = JobPipeline::read(due, "job.yaml").unwrap_err();
         assert_eq!((due.problems[0].line, due.problems[0].key.as_str()), (Some(6), "schedule"));
+        assert!(due.problems[0].message.contains("of the whole file"), "{due}");
+    }
+
+    #[test]
+    fn a_schedule_is_that_of_the_whole_file() {
+        let nightly = |keys: &str, tasks: &str| {
+            let text = format!("name: nightly\nschedule: {{cron: 0 3 * * *{keys}}}\n---\n{tasks}");
+            JobPipeline::read(&text, "job.yaml").map(Option::unwrap)
+        };
+        let two = "name: prep\nrun: a ${schedule.date}\noutputs: [out]\n---\nname: fit\nrun: b\n";
+        let pipeline = nightly(", timezone: Europe/Berlin, warm_start: true", two).unwrap();
+        let schedule = pipeline.schedule.unwrap();
+        assert_eq!((pipeline.name.as_str(), pipeline.tasks.len()), ("nightly", 2));
+        assert!(schedule.warm_start && schedule.timezone == "Europe/Berlin");
+        let refused = |keys: &str, tasks: &str| {
+            let problem = nightly(keys, tasks).unwrap_err().problems.remove(0);
+            (problem.line, problem.key)
+        };
+        let at = |key: &str| (Some(2), format!("schedule.{key}"));
+        assert_eq!(refused(", warm_start: true", "run: a\n"), at("warm_start"));
+        assert_eq!(refused(", warm_start: true, new_data: true", two), at("new_data"));
+        assert_eq!(refused(", new_data: true", "train: {model: cnn}\n"), at("new_data"), "it needs `warm_start`");
+        assert_eq!(refused(", timezone: Berlin", two), at("timezone"));
+        let trained = nightly(", warm_start: true, new_data: true", "train: {model: cnn}\n").unwrap();
+        assert!(trained.schedule.unwrap().new_data);
+    }
+
+    #[test]
+    fn tasks_name_the_times_of_the_whole_file() {
+        let text = "schedule: {cron: 0 3 * * *}\n---\nrun: a ${schedule.date}\n---\nrun: b ${schedule.previous_date}\n";
+        // At 2026-11-27T02:00:00Z.
+        let placed = super::super::due_now(text, crate::time::Timestamp(1_795_744_800_000_000));
+        assert!(placed.contains("run: a 2026-11-27\n") && placed.contains("run: b 2026-11-26\n"), "{placed}");
+        let without = "run: a ${schedule.date}\n---\nrun: b\n";
+        assert_eq!(super::super::due_now(without, crate::time::Timestamp(0)), without);
     }
 
     #[test]

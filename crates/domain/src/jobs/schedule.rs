@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 
 pub use due::{DueSpan, DueTimes};
 
-/// Runs of the job at due times, kept by `gradus serve` once it was added with `gradus schedules add`. `budget` and `deadline` apply to each run.
+/// Runs of the job at due times, kept by `gradus serve` once it was added with `gradus schedules add`. `budget` and `deadline` apply to each run. A job with `sweep` is a sweep at each due time, and a file whose first document has this key a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSchedule {
@@ -24,7 +24,7 @@ pub struct JobSchedule {
     /// What happens at a due time while the run before has not ended.
     #[serde(default)]
     pub overlap: OverlapPolicy,
-    /// Whether a run starts with what the newest run that succeeded has written: the weights of its model (`train.weights`), or for a `run` program its `outputs`, mounted as `last-outputs` in the working folder. The first run starts as the job file says.
+    /// Whether a run starts with what the newest run that succeeded has written: the weights of its model (`train.weights`), or for a `run` program its `outputs`, mounted as `last-outputs` in the working folder. The first run starts as the job file says. In a pipeline, each task starts with what the same task has written in the newest pipeline that succeeded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm_start: bool,
     /// With `warm_start` of a `train` job: whether a run is trained only on samples that were not in the data of the run it starts from. Samples of validation and test stay so, and new ones join them.
@@ -73,6 +73,35 @@ impl JobSchedule {
             warm_start: false,
             new_data: false,
         }
+    }
+}
+
+/// What a schedule submits at each due time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduledWork {
+    /// A run.
+    #[default]
+    Run,
+    /// A sweep.
+    Sweep,
+    /// A pipeline.
+    Pipeline,
+}
+
+impl ScheduledWork {
+    /// Its word: `run`, `sweep` or `pipeline`.
+    pub fn word(self) -> &'static str {
+        match self {
+            ScheduledWork::Run => "run",
+            ScheduledWork::Sweep => "sweep",
+            ScheduledWork::Pipeline => "pipeline",
+        }
+    }
+
+    /// Whether it is what schedules of every version submit.
+    pub fn is_run(&self) -> bool {
+        *self == ScheduledWork::Run
     }
 }
 

@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crate::rank::Ready;
 use crate::rental::MachineHandle;
 use crate::run::{AttemptEnd, Bill, BillAdjustment, Keeper, Outcome, StopBy, Usage};
-use crate::schedule::{JobSchedule, ScheduleChange, SkipReason};
+use crate::schedule::{JobSchedule, ScheduleChange, ScheduledWork, SkipReason};
 use crate::sweep::{Known, Setting, SweepEnd, Trial};
 use crate::time::{Elapsed, Timestamp};
 use crate::units::Duration;
@@ -222,7 +222,8 @@ pub enum Event {
     ScheduleAdded(Box<ScheduleAdded>),
     /// The user pauses, resumes or removes a schedule.
     ScheduleChanged { schedule: ScheduleId, change: ScheduleChange },
-    /// The run of a due time was submitted. It comes after its submission, which the name of the run makes unique.
+    /// The run of a due time was submitted, or the sweep or pipeline of this name. It comes after its submission, which the
+    /// name makes unique.
     ScheduleFired { schedule: ScheduleId, due: Timestamp, run: RunId },
     /// Due times have no run: all of them up to this one.
     ScheduleSkipped {
@@ -254,6 +255,10 @@ pub struct PipelineSubmitted {
     /// Who has asked for it, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// Runs of an earlier pipeline of the same schedule, in the order of its tasks: each task starts with what the run of the
+    /// same task has written. Empty without `warm_start`, and for the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_runs: Vec<RunId>,
 }
 
 /// A job that is run at due times.
@@ -263,6 +268,9 @@ pub struct ScheduleAdded {
     pub schedule: ScheduleId,
     /// Its `schedule:`.
     pub times: JobSchedule,
+    /// What it submits.
+    #[serde(default, skip_serializing_if = "ScheduledWork::is_run")]
+    pub work: ScheduledWork,
     /// The job file with its overrides, as it is planned anew for each run: sealed, because it may hold secrets.
     pub request: String,
     /// The file as the user named it.

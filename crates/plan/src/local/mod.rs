@@ -9,6 +9,7 @@
 mod fit;
 mod machine;
 mod profile;
+mod same_classes;
 mod same_step;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use domain::{Bytes, Duration, Elapsed, Job, Money, Offer, Plan, Rate, Work};
 use crate::search::workload::trained;
 pub use crate::search::{JobFacts, ProgramProfile};
 use machine::OnMachine;
+pub use same_classes::class_difference;
 pub use same_step::has_same_step;
 
 /// The provider of the machine that gradus runs on, whose price is what `--price` says.

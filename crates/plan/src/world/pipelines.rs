@@ -53,6 +53,12 @@ pub struct PipelineRecord {
     pub order: u64,
     /// The runs of the tasks that were submitted, in their order.
     pub runs: Vec<RunId>,
+    /// Runs of an earlier pipeline of its schedule, with whose results its tasks start; empty where they do not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_runs: Vec<RunId>,
+    /// When it ended or stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
     /// Where it stands.
     pub state: PipelineState,
 }
@@ -219,7 +225,9 @@ impl World {
             }
             Event::PipelineResumeRequested { pipeline } => self.resume_pipeline(pipeline),
             Event::PipelineEnded { pipeline, end } => {
-                self.open_pipeline(pipeline)?.state = PipelineState::Ended { how: end.clone() };
+                let known = self.open_pipeline(pipeline)?;
+                known.state = PipelineState::Ended { how: end.clone() };
+                known.ended = Some(record.at);
                 Ok(())
             }
             _ => Ok(()),
@@ -239,6 +247,8 @@ impl World {
             submitted: record.at,
             order: record.seq,
             runs: Vec::new(),
+            last_runs: submitted.last_runs.clone(),
+            ended: None,
             state: PipelineState::Running,
         };
         self.pipelines.insert(submitted.pipeline.clone(), pipeline);
@@ -250,6 +260,7 @@ impl World {
         match known.state {
             PipelineState::Ended { how: PipelineEnd::Stopped { .. } | PipelineEnd::Failed { .. } } => {
                 known.state = PipelineState::Running;
+                known.ended = None;
                 Ok(())
             }
             _ => Err(format!("pipeline `{id}` is {}", known.state.word())),

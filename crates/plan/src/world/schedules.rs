@@ -2,20 +2,27 @@
 //!
 //! A due time is settled by one event, that its run was submitted or that it has none, and none is settled twice. The name
 //! of the run follows from the due time ([`ScheduleId::run`]): a server that was killed after it had submitted the run, and
-//! before it had written that down, finds the run again.
+//! before it had written that down, finds the run again. What is called a run here is a sweep or a pipeline where the schedule
+//! submits those ([`ScheduleRecord::named`]).
 
 use domain::event::ScheduleAdded;
-use domain::schedule::{CatchUpPolicy, DueSpan, DueTimes, JobSchedule, OverlapPolicy, ScheduleChange, SkipReason};
-use domain::{Event, Record, RunId, ScheduleId, Timestamp};
+use domain::run::RunState;
+use domain::schedule::{
+    CatchUpPolicy, DueSpan, DueTimes, JobSchedule, OverlapPolicy, ScheduleChange, ScheduledWork, SkipReason,
+};
+use domain::{Event, PipelineId, Record, RunId, ScheduleId, SweepId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::World;
+use super::{NamedWork, PipelineRecord, PipelineState, Run, SweepRecord, SweepState, World};
 
 /// A job that is run at due times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleRecord {
     /// Its `schedule:`.
     pub times: JobSchedule,
+    /// What it submits.
+    #[serde(default, skip_serializing_if = "ScheduledWork::is_run")]
+    pub work: ScheduledWork,
     /// The job file with its overrides, sealed.
     pub request: String,
     /// The job file as the user named it.
@@ -100,7 +107,49 @@ pub enum ScheduleDecision {
     },
 }
 
+impl LastDueRun {
+    /// A run as it stands.
+    pub fn of_run(id: &RunId, run: &Run, now: Timestamp) -> LastDueRun {
+        LastDueRun {
+            run: id.clone(),
+            submitted: run.submitted,
+            ended: run.state.is_final().then(|| run.ended.unwrap_or(now)),
+            is_stopping: matches!(run.state, RunState::Stopping { .. }),
+        }
+    }
+
+    /// A sweep as it stands.
+    pub fn of_sweep(id: &RunId, sweep: &SweepRecord, now: Timestamp) -> LastDueRun {
+        LastDueRun {
+            run: id.clone(),
+            submitted: sweep.submitted,
+            ended: sweep.state.is_final().then(|| sweep.ended.unwrap_or(now)),
+            is_stopping: matches!(sweep.state, SweepState::Stopping { .. }),
+        }
+    }
+
+    /// A pipeline as it stands.
+    pub fn of_pipeline(id: &RunId, pipeline: &PipelineRecord, now: Timestamp) -> LastDueRun {
+        let has_ended = matches!(pipeline.state, PipelineState::Ended { .. });
+        LastDueRun {
+            run: id.clone(),
+            submitted: pipeline.submitted,
+            ended: has_ended.then(|| pipeline.ended.unwrap_or(now)),
+            is_stopping: pipeline.state == PipelineState::Stopping,
+        }
+    }
+}
+
 impl ScheduleRecord {
+    /// What a name stands for that a due time has given.
+    pub fn named(&self, name: &RunId) -> NamedWork {
+        match self.work {
+            ScheduledWork::Run => NamedWork::Run(name.clone()),
+            ScheduledWork::Sweep => NamedWork::Sweep(SweepId::new(name.as_str())),
+            ScheduledWork::Pipeline => NamedWork::Pipeline(PipelineId::new(name.as_str())),
+        }
+    }
+
     /// What is to be done now. `last` is the newest run, if any.
     pub fn decide(&self, times: &DueTimes, last: Option<&LastDueRun>, now: Timestamp) -> ScheduleDecision {
         if self.paused.is_some() {
@@ -191,6 +240,7 @@ impl World {
         }
         let record = ScheduleRecord {
             times: added.times.clone(),
+            work: added.work,
             request: added.request.clone(),
             file: added.file.clone(),
             user: added.user.clone(),

@@ -74,7 +74,7 @@ pub struct PlannedJob {
 /// Reads and plans a job: the command line's own way, so that both say the same.
 pub type Planner = dyn Fn(&SubmitRequest) -> Result<PlannedJob, ApiError> + Send + Sync;
 
-/// What a run of a schedule starts with.
+/// What a run or sweep of a schedule starts with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueStart {
     /// Its due time, and the one before.
@@ -83,7 +83,7 @@ pub struct DueStart {
     pub last: Option<RunId>,
 }
 
-/// Plans the run of a schedule, as [`Planner`] plans a job.
+/// Plans the run or sweep of a schedule, as [`Planner`] plans a job.
 pub type DuePlanner = dyn Fn(&SubmitRequest, &DueStart) -> Result<PlannedJob, ApiError> + Send + Sync;
 
 /// What a task of a pipeline starts with.
@@ -95,6 +95,11 @@ pub struct TaskStart {
     pub earlier: Option<Vec<RunId>>,
     /// What is left of the budget of all tasks.
     pub budget: Option<Budget>,
+    /// With `warm_start` of its schedule, the run of the same task in the newest pipeline that has succeeded.
+    pub last: Option<RunId>,
+    /// Whether the whole pipeline is due and is planned before it is submitted: then the failure of a network, a store or a disk
+    /// is one of the server, which is tried again.
+    pub is_due: bool,
 }
 
 /// Plans a task of a pipeline, as [`Planner`] plans a job.

@@ -7,6 +7,7 @@
 
 mod follow;
 mod log;
+mod named;
 mod opening;
 mod reader;
 mod rows;

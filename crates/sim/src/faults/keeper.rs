@@ -3,7 +3,7 @@
 //! two of these steps.
 
 use control::ControllerInput;
-use domain::run::{RunState, StopBy};
+use domain::run::StopBy;
 use domain::schedule::{CatchUpPolicy, DueTimes, ScheduleChange, SkipReason};
 use domain::{Event, RunId, Timestamp};
 use plan::{LastDueRun, ScheduleDecision, ScheduleRecord};
@@ -109,12 +109,7 @@ impl Simulation {
     fn last_due_run(&self, record: &ScheduleRecord, now: Timestamp) -> Option<LastDueRun> {
         let run = record.runs.last()?;
         let known = self.process.archive.runs.get(run)?;
-        Some(LastDueRun {
-            run: run.clone(),
-            submitted: known.submitted,
-            ended: known.state.is_final().then(|| known.ended.unwrap_or(now)),
-            is_stopping: matches!(known.state, RunState::Stopping { .. }),
-        })
+        Some(LastDueRun::of_run(run, known, now))
     }
 
     /// In the quiet after the storm the schedule is paused.

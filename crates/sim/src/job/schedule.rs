@@ -1,6 +1,7 @@
 //! The schedule that a simulated user adds. The keeper of the server submits its runs.
 
 use domain::event::ScheduleAdded;
+use domain::schedule::ScheduledWork;
 use domain::{Event, RunId, ScheduleId};
 
 use crate::scenario::Scenario;
@@ -22,6 +23,7 @@ pub(crate) fn schedule_added(scenario: &Scenario) -> Event {
     Event::ScheduleAdded(Box::new(ScheduleAdded {
         schedule: schedule_id(),
         times: scenario.schedule.times(),
+        work: ScheduledWork::Run,
         request: "sealed".into(),
         file: "job.yaml".into(),
         user: None,

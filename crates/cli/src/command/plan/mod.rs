@@ -125,7 +125,7 @@ fn drafted(
     }
     match market.calibrates() {
         true => draft::draft_measured(job, price, settings, home, printer).map(|(plan, made)| (plan, Some(made))),
-        false => draft::draft_here(job, price, settings, home, printer).map(|plan| (plan, None)),
+        false => draft::draft_here(job, price, settings, (home, &|_| Ok(())), printer).map(|plan| (plan, None)),
     }
 }
 

@@ -1,8 +1,10 @@
 //! `gradus run`: from a job file to a model and a bill.
 
 pub mod pipeline;
+pub mod planners;
 pub mod schedules;
 mod served;
+mod warm_start;
 
 use std::fs::File;
 use std::path::Path;
@@ -28,8 +30,6 @@ use crate::printer::Printer;
 use crate::remote::{self, HERE, Server};
 use crate::settings::GlobalSettings;
 use crate::sweep::preview::Preview;
-
-pub use pipeline::outputs;
 
 /// Arguments of `gradus run`.
 #[derive(Debug, clap::Args)]

@@ -13,13 +13,12 @@ impl Validator {
             };
             self.wrong(&format!("schedule.{key}"), why, hint);
         }
-        if job.sweep.is_some() {
-            let message = "each run of a schedule is a single one, and this job has `sweep:`";
-            self.wrong(
-                "schedule",
-                message,
-                "remove the key, and have cron run `gradus run FILE --yes --new --detach` at these times",
-            );
+        if job.sweep.is_some() && schedule.warm_start {
+            let message =
+                "trials of a sweep differ from each other, so there is no one model that the next sweep starts with";
+            let hint = "leave `warm_start` and `new_data` out; `${schedule.previous_date}` in `train.data.path` names new data";
+            self.wrong("schedule.warm_start", message, hint);
+            return;
         }
         if schedule.new_data && (!schedule.warm_start || matches!(work, Some(Work::Command(_)))) {
             let message = "it is for a `train` job that continues from the model of the run before";

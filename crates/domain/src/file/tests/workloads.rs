@@ -236,6 +236,13 @@ fn schedules_name_due_times_of_a_zone() {
         &train_with("").replace("train:", "schedule: {cron: 0 3 * * *, warm_start: true, new_data: true}\ntrain:"),
         "ok",
     );
+    let sweep = "sweep: {method: grid, parameters: {batch: [32, 64]}}\n";
+    let swept = |schedule: &str| train_with("").replace("train:", &format!("schedule: {schedule}\n{sweep}train:"));
+    check(&swept("{cron: 0 3 * * *, overlap: replace}"), "ok");
+    check(
+        &swept("{cron: 0 3 * * *, warm_start: true, new_data: true}"),
+        "1 schedule.warm_start: trials of a sweep differ from each other, so there is no one model that the next sweep starts with (leave `warm_start` and `new_data` out; `${schedule.previous_date}` in `train.data.path` names new data)",
+    );
     check(
         &run_with("schedule: {cron: 0 3 * * *, warm_start: true}"),
         "2 schedule.warm_start: a run starts with the `outputs` of the one before, and this job has none (add `outputs: [FOLDER]`, or leave the key out)",

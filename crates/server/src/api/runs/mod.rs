@@ -41,7 +41,7 @@ pub(super) async fn plan(
 ) -> Result<Json<Value>, ApiError> {
     let request = body(request)?;
     if let Some(pipeline) = pipelines::read(&request)? {
-        let plans = pipelines::plans(&api, &request, &pipeline).await?;
+        let plans = pipelines::plans(&api, &pipelines::placed_now(request), &pipeline, None).await?;
         let tasks = pipeline.tasks.iter().zip(plans).map(|(task, plan)| json!({ "task": task.name, "plan": plan }));
         return Ok(Json(json!({ "pipeline": pipeline.name, "tasks": tasks.collect::<Vec<_>>() })));
     }

@@ -2,7 +2,7 @@
 
 use domain::subject::EventSubject;
 use domain::{AttemptId, Event, InstanceId, PipelineId, RunId, ScheduleId, SweepId};
-use plan::{RunOrSweep, SweepRecord, World};
+use plan::{PipelineRecord, RunOrSweep, SweepRecord, World};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params};
 use serde::de::DeserializeOwned;
@@ -101,6 +101,12 @@ pub fn sweeps(
 ) -> rusqlite::Result<Vec<(SweepId, SweepRecord)>> {
     let rows = table(db, &format!("SELECT id, body FROM sweep_rows {condition}"), parameters)?;
     Ok(rows.into_iter().map(|(id, body)| (SweepId::new(id), body)).collect())
+}
+
+/// The row of a pipeline; `None` if there is none of this name.
+pub fn pipeline(db: &Connection, pipeline: &PipelineId) -> rusqlite::Result<Option<PipelineRecord>> {
+    let rows = table(db, "SELECT id, body FROM pipeline_rows WHERE id = ?1", [pipeline.as_str()])?;
+    Ok(rows.into_iter().next().map(|(_, record)| record))
 }
 
 /// The unit that a run is loaded with: its sweep, or itself. `None` if there is no such run.

@@ -13,7 +13,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension};
 use super::log;
 use crate::error::Error;
 
-pub use load::{load, load_all, load_open, load_trials, recall, sweeps, work_of, work_of_run};
+pub use load::{load, load_all, load_open, load_trials, pipeline, recall, sweeps, work_of, work_of_run};
 pub use write::RowChanges;
 
 /// Number of this layout; rows of another one are thrown away and made again.

@@ -16,22 +16,24 @@ use domain::file::written::name_from;
 use domain::file::{JobPipeline, place_outputs};
 use domain::job::Budget;
 use domain::run::{Outcome, RunState};
+use domain::schedule::ScheduledWork;
 use domain::{Job, Money, Plan, Problem, Rate, RunId, Work};
 use server::{Home, State, submit};
 
 use super::super::rm::REMOVED;
-use super::{StartOptions, served, start};
+use super::{StartOptions, schedules, served, start};
 use crate::error::{Error, exit};
 use crate::figures::short;
 use crate::follow::attend::on_signals;
 use crate::follow::liveness::meters;
 use crate::follow::result::confirm;
 use crate::local::draft::draft_loaded;
-use crate::local::job_file::{JobArgs, in_place_of_a_job, load_edited, require_secrets, text};
+use crate::local::job_file::{JobArgs, due_now, in_place_of_a_job, load_edited, require_secrets, text};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
-/// The pipeline in a file; `None` for a file of one job, and for a script.
+/// The pipeline in a file, with the times that it names if it has `schedule:` as one that is due now has them; `None` for a file of
+/// one job, and for a script.
 ///
 /// # Errors
 /// [`Error::Job`] with problems of all tasks; others if the file cannot be read.
@@ -40,7 +42,7 @@ pub fn read(file: &Path) -> Result<Option<JobPipeline>, Error> {
     if in_place_of_a_job(&name, &text).is_some() {
         return Ok(None);
     }
-    JobPipeline::read(&text, &name).map_err(Error::Job)
+    JobPipeline::read(&due_now(&text), &name).map_err(Error::Job)
 }
 
 /// A pipeline that is run.
@@ -70,9 +72,8 @@ pub fn run(
     if options.detach {
         served::require_server(home, from)?;
     }
-    let file = std::fs::canonicalize(&job.file).map_err(Error::file("open", &job.file))?;
-    let (file, interrupted) = (file.to_string_lossy().into_owned(), Arc::default());
-    let start_of = PipelineStart { pipeline, job, file, settings, home, interrupted };
+    schedules::note_single_of(pipeline.schedule.is_some(), ScheduledWork::Pipeline, &job.file, printer);
+    let start_of = PipelineStart::of(pipeline, job, settings, home)?;
     let first = start_of.first(from)?;
     let (mut folders, mut since) = start_of.earlier(first)?;
     let mut planned = Vec::new();
@@ -114,6 +115,40 @@ pub fn run(
         }
     }
     Ok(exit::DONE)
+}
+
+/// The plans of all tasks as they would be run now, without anything being started.
+///
+/// # Errors
+/// As [`run`], where a task cannot be planned.
+pub fn plans(
+    pipeline: &JobPipeline,
+    job: &JobArgs,
+    settings: &GlobalSettings,
+    home: &Home,
+    printer: &mut Printer,
+) -> Result<Vec<Plan>, Error> {
+    let start_of = PipelineStart::of(pipeline, job, settings, home)?;
+    let mut plans = Vec::with_capacity(pipeline.tasks.len());
+    for place in 0..pipeline.tasks.len() {
+        let (job, plan) = start_of.draft(place, None, pipeline.budget, printer)?;
+        require_outputs(pipeline, place, &job)?;
+        plans.push(plan);
+    }
+    Ok(plans)
+}
+
+impl<'a> PipelineStart<'a> {
+    fn of(
+        pipeline: &'a JobPipeline,
+        job: &'a JobArgs,
+        settings: &'a GlobalSettings,
+        home: &'a Home,
+    ) -> Result<PipelineStart<'a>, Error> {
+        let file = std::fs::canonicalize(&job.file).map_err(Error::file("open", &job.file))?;
+        let (file, interrupted) = (file.to_string_lossy().into_owned(), Arc::default());
+        Ok(PipelineStart { pipeline, job, file, settings, home, interrupted })
+    }
 }
 
 impl PipelineStart<'_> {

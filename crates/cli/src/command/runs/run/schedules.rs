@@ -1,22 +1,26 @@
-//! `gradus schedules`: jobs that `gradus serve` runs again and again, at the due times of their `schedule:`.
+//! `gradus schedules`: jobs, sweeps and pipelines that `gradus serve` submits again and again, at the due times of their
+//! `schedule:`.
 
 use std::path::Path;
 
 use domain::Job;
-use domain::schedule::ScheduleChange;
+use domain::schedule::{JobSchedule, ScheduleChange, ScheduledWork, SkipReason};
 use domain::{Event, ScheduleId};
 use serde_json::{Value, json};
 use server::api::{SubmitRequest, schedule_view};
+use server::state::StateReader;
 use server::{Home, State, submit};
 
+use super::pipeline;
 use crate::error::{Error, exit};
 use crate::follow::history::skipped;
-use crate::local::draft::{draft, lines};
+use crate::local::draft::{draft, known, lines};
 use crate::local::job_file::{JobArgs, require_secrets};
-use crate::local::job_request::request;
+use crate::local::job_request::{pipeline_request, request};
 use crate::printer::Printer;
 use crate::remote::{self, Server};
 use crate::settings::GlobalSettings;
+use crate::sweep::preview::Preview;
 use crate::table;
 
 /// Arguments of `gradus schedules`.
@@ -28,27 +32,27 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Subcommand {
-    /// Have a job with `schedule:` run at its due times. `gradus serve` plans and submits each run, with the job file as it
-    /// is now and the budget of the job
+    /// Have a job with `schedule:` run at its due times: as a run, as a sweep with `sweep:`, or as a pipeline where the first
+    /// document of the file has the key. `gradus serve` plans and submits each, with the job file as it is now and its budget
     Add(JobArgs),
-    /// List schedules, with when each is due next
+    /// List schedules, with what each submits, when it is due next, and the state of its newest run
     List,
-    /// Show a schedule with its newest runs
+    /// Show a schedule with its newest runs, sweeps or pipelines and their states
     Show {
         /// A schedule: its name, or the beginning of it
         schedule: String,
     },
-    /// Submit no run of a schedule until it is resumed
+    /// Submit nothing of a schedule until it is resumed
     Pause {
         /// A schedule: its name, or the beginning of it
         schedule: String,
     },
-    /// Submit runs of a schedule again, at due times from now on
+    /// Submit what is due of a schedule again, at due times from now on
     Resume {
         /// A schedule: its name, or the beginning of it
         schedule: String,
     },
-    /// Remove a schedule; its runs stay
+    /// Remove a schedule; what it has submitted stays
     Rm {
         /// A schedule: its name, or the beginning of it
         schedule: String,
@@ -71,11 +75,11 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     match args.command {
         Subcommand::Add(job) => add(&mut keeper, &job, settings, printer),
         Subcommand::List => {
-            list(&keeper.all()?, printer);
+            list(&keeper.all(NEWEST)?, printer);
             Ok(exit::DONE)
         }
         Subcommand::Show { schedule } => {
-            let found = found(keeper.all()?, &schedule)?;
+            let found = keeper.one(&schedule)?;
             match printer.is_json() {
                 true => printer.json(&found),
                 false => described(&found).into_iter().for_each(|line| printer.data(line)),
@@ -88,11 +92,20 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
 }
 
+/// Runs of each schedule whose states are listed.
+const NEWEST: usize = 1;
+
 /// Says that a job with `schedule:` is run once, by a command that runs it once.
 pub fn note_single(job: &Job, file: &Path, printer: &mut Printer) {
-    if job.schedule.is_some() {
-        let file = file.display();
-        printer.say(format!("note: this is one run, now; `gradus schedules add {file}` runs the job at its due times"));
+    let work = if job.sweep.is_some() { ScheduledWork::Sweep } else { ScheduledWork::Run };
+    note_single_of(job.schedule.is_some(), work, file, printer);
+}
+
+/// The same of a sweep or pipeline.
+pub fn note_single_of(is_scheduled: bool, work: ScheduledWork, file: &Path, printer: &mut Printer) {
+    if is_scheduled {
+        let (work, file) = (work.word(), file.display());
+        printer.say(format!("note: this is one {work}, now; `gradus schedules add {file}` runs it at its due times"));
     }
 }
 
@@ -105,15 +118,29 @@ enum ScheduleHost {
 }
 
 impl ScheduleHost {
-    /// Every schedule as the API shows it.
-    fn all(&self) -> Result<Vec<Value>, Error> {
+    /// Every schedule as the API shows it, with the states of so many of its newest runs.
+    fn all(&self, newest: usize) -> Result<Vec<Value>, Error> {
         match self {
-            ScheduleHost::Here(_, state) => {
-                Ok(state.world().schedules.iter().map(|(id, record)| schedule_view(id, record)).collect())
+            ScheduleHost::Here(home, state) => {
+                let reader = StateReader::open(home)?;
+                let schedules = state.world().schedules.iter();
+                let shown = schedules.map(|(id, record)| schedule_view(&reader, (id, record), newest));
+                Ok(shown.collect::<Result<Vec<Value>, server::Error>>()?)
             }
             ScheduleHost::Elsewhere(server) => {
                 let mut answer = server.get("/v1/schedules")?;
                 server.typed(answer["schedules"].take())
+            }
+        }
+    }
+
+    /// The schedule of this name, or of this beginning of it, with the states of all runs that are known by name.
+    fn one(&self, name: &str) -> Result<Value, Error> {
+        match self {
+            ScheduleHost::Here(..) => found(self.all(usize::MAX)?, name),
+            ScheduleHost::Elsewhere(server) => {
+                let id = ScheduleId::new(text(&found(self.all(NEWEST)?, name)?, "schedule"));
+                server.get(&format!("/v1/schedules/{id}"))
             }
         }
     }
@@ -142,30 +169,18 @@ fn add(
     settings: &GlobalSettings,
     printer: &mut Printer,
 ) -> Result<u8, Error> {
-    if super::pipeline::read(&args.file)?.is_some() {
-        let file = args.file.display();
-        let message = format!("`{file}` has several documents (a pipeline), and due times submit single runs");
-        let hint = format!("have cron run `gradus run {file} --yes --detach` at these times, beside `gradus serve`");
-        return Err(Error::Usage { message, hint });
-    }
-    let (job, body) = request(args, &GlobalSettings::variable, printer)?;
-    let Some(times) = job.schedule.clone() else {
-        let message = format!("`{}` has no `schedule:`", args.file.display());
-        let hint = "add for example `schedule: {cron: 0 3 * * *, timezone: Europe/Berlin}`".to_owned();
-        return Err(Error::Usage { message, hint });
-    };
+    let ScheduleFile { name, times, work, body } = ScheduleFile::read(args, printer)?;
     refuse_ignored(args)?;
     let id: ScheduleId = match keeper {
         ScheduleHost::Here(home, state) => {
             // A mistake is found now, and not at the first due time.
-            let (planned, plan) = draft(args, settings, home, printer)?;
-            require_secrets(&planned)?;
+            let lines = planned(args, settings, home, printer)?;
             if !printer.is_json() {
-                lines(&planned, &plan).iter().for_each(|line| printer.say(line));
+                lines.iter().for_each(|line| printer.say(line));
             }
             let sent = serde_json::from_value::<SubmitRequest>(body);
             let sent = sent.map_err(|error| Error::file("read the job file", &args.file)(error.into()))?;
-            submit::add_schedule(state, (&job.name, times), &sent, settings.user.clone())?
+            submit::add_schedule(state, (&name, times, work), &sent, settings.user.clone())?
         }
         ScheduleHost::Elsewhere(server) => {
             let key = remote::idempotency_key();
@@ -174,7 +189,7 @@ fn add(
             server.typed(added["schedule"].clone())?
         }
     };
-    let shown = found(keeper.all()?, id.as_str())?;
+    let shown = keeper.one(id.as_str())?;
     match printer.is_json() {
         true => printer.json(&shown),
         false => described(&shown).into_iter().for_each(|line| printer.data(line)),
@@ -185,6 +200,55 @@ fn add(
         printer.say("note: no `gradus serve` is running for this home; it submits the runs");
     }
     Ok(exit::DONE)
+}
+
+/// A job file with `schedule:`, as it is added.
+struct ScheduleFile {
+    name: String,
+    times: JobSchedule,
+    work: ScheduledWork,
+    /// As the API takes it.
+    body: Value,
+}
+
+impl ScheduleFile {
+    /// The job or pipeline of a command.
+    fn read(args: &JobArgs, printer: &mut Printer) -> Result<ScheduleFile, Error> {
+        let example = "`schedule: {cron: 0 3 * * *, timezone: Europe/Berlin}`";
+        let without =
+            |hint: String| Error::Usage { message: format!("`{}` has no `schedule:`", args.file.display()), hint };
+        if let Some(pipeline) = pipeline::read(&args.file)? {
+            let body = pipeline_request(args, &pipeline, &GlobalSettings::variable, printer)?;
+            let times = pipeline.schedule.ok_or_else(|| {
+                without(format!("begin the file with a document of its own, for example {example}, and `---` after it"))
+            })?;
+            return Ok(ScheduleFile { name: pipeline.name, times, work: ScheduledWork::Pipeline, body });
+        }
+        let (job, body) = request(args, &GlobalSettings::variable, printer)?;
+        let times = job.schedule.ok_or_else(|| without(format!("add for example {example}")))?;
+        let work = if job.sweep.is_some() { ScheduledWork::Sweep } else { ScheduledWork::Run };
+        Ok(ScheduleFile { name: job.name, times, work, body })
+    }
+}
+
+/// Plans a job or pipeline as it would be now, so that a mistake is found before the first due time; its plan for people.
+fn planned(
+    args: &JobArgs,
+    settings: &GlobalSettings,
+    home: &Home,
+    printer: &mut Printer,
+) -> Result<Vec<String>, Error> {
+    if let Some(pipeline) = pipeline::read(&args.file)? {
+        let plans = pipeline::plans(&pipeline, args, settings, home, printer)?;
+        return Ok(pipeline::lines(&pipeline, 0, &plans));
+    }
+    let (job, plan) = draft(args, settings, home, printer)?;
+    require_secrets(&job)?;
+    if let Some(sweep) = &job.sweep {
+        let known = known(settings, home, &job, printer)?;
+        Preview::of(&job, sweep, &plan, known, &args.file.to_string_lossy())?;
+    }
+    Ok(lines(&job, &plan))
 }
 
 /// Refuses flags that only a single run has.
@@ -201,7 +265,7 @@ fn refuse_ignored(args: &JobArgs) -> Result<(), Error> {
 }
 
 fn change(keeper: &mut ScheduleHost, name: &str, change: ScheduleChange, printer: &mut Printer) -> Result<u8, Error> {
-    let known = found(keeper.all()?, name)?;
+    let known = found(keeper.all(0)?, name)?;
     let id = ScheduleId::new(text(&known, "schedule"));
     keeper.change(&id, change)?;
     let word = match change {
@@ -246,30 +310,50 @@ fn list(all: &[Value], printer: &mut Printer) {
     let row = |one: &Value| {
         let or = |key: &str| one[key].as_str().unwrap_or("–").to_owned();
         let times = format!("{} {}", text(one, "cron"), text(one, "timezone"));
-        vec![or("schedule"), or("word"), times, or("next_due"), or("last_due"), one["submitted"].to_string()]
+        let newest = one["newest"][0]["word"].as_str().unwrap_or("–").to_owned();
+        let (next, last, count) = (or("next_due"), or("last_due"), one["submitted"].to_string());
+        vec![or("schedule"), or("word"), work(one).to_owned(), times, next, last, count, newest]
     };
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();
-    let head = ["schedule", "state", "times", "next due", "last due", "runs"];
+    let head = ["schedule", "state", "submits", "times", "next due", "last due", "so far", "newest"];
     table::lines(&head, &rows).into_iter().for_each(|line| printer.data(line));
+}
+
+/// What a schedule submits: runs, where its server is of a version that submits nothing else.
+fn work(one: &Value) -> &str {
+    one["work"].as_str().unwrap_or("run")
 }
 
 /// A schedule in lines.
 fn described(one: &Value) -> Vec<String> {
-    let word = |key: &str| text(one, key);
+    let (word, work) = (|key: &str| text(one, key), work(one));
+    let works = format!("{work}s");
     let mut lines = vec![
         format!("schedule {}: {}", word("schedule"), word("word")),
         format!("times    {} in {}", word("cron"), word("timezone")),
         format!("next     {}", one["next_due"].as_str().unwrap_or("not before it is resumed")),
         format!("policy   catch_up: {}, overlap: {}", word("catch_up"), word("overlap")),
         format!("job      {}", word("file")),
-        format!("runs     {} submitted, {} due times skipped", one["submitted"], one["skipped"]),
+        format!("{works:<8} {} submitted, {} due times skipped", one["submitted"], one["skipped"]),
     ];
     if let Some(due) = one["last_skip"]["due"].as_str() {
         let why = serde_json::from_value(one["last_skip"]["why"].clone());
-        let why = why.map_or(String::new(), |why| format!(": {}", skipped(&why)));
+        let why = why.map_or(String::new(), |why| format!(": {}", reason(&why)));
         lines.push(format!("skipped  {due}{why}"));
     }
     let runs = one["runs"].as_array().into_iter().flatten().rev().filter_map(Value::as_str);
-    lines.extend(runs.map(|run| format!("run      {run}")));
+    let states = one["newest"].as_array().into_iter().flatten().map(|run| run["word"].as_str());
+    for (run, state) in runs.zip(states.chain(std::iter::repeat(None))) {
+        let state = state.map_or(String::new(), |state| format!(": {state}"));
+        lines.push(format!("{work:<8} {run}{state}"));
+    }
     lines
+}
+
+/// Why a due time was skipped, with what to do about it.
+fn reason(why: &SkipReason) -> String {
+    match why {
+        SkipReason::Refused { message } => message.lines().map(str::trim).collect::<Vec<_>>().join("; "),
+        SkipReason::Missed | SkipReason::Overlap => skipped(why),
+    }
 }

@@ -1,14 +1,15 @@
 //! Pipelines that a server runs: submitted here, and perhaps followed.
 
 use domain::file::JobPipeline;
+use domain::schedule::ScheduledWork;
 use domain::{PipelineId, Plan, Rate};
 use server::api::SubmitRequest;
 use server::{Home, State, submit};
 
-use super::{StartOptions, pipeline};
+use super::{StartOptions, pipeline, schedules};
 use crate::error::{Error, exit};
 use crate::follow::result::confirm;
-use crate::local::job_file::JobArgs;
+use crate::local::job_file::{JobArgs, due_now};
 use crate::local::job_request::pipeline_request;
 use crate::printer::Printer;
 use crate::remote::{self, Server};
@@ -43,6 +44,7 @@ pub fn detach(
     let body = pipeline_request(job, pipeline, &GlobalSettings::variable, printer)?;
     let sent = serde_json::from_value::<SubmitRequest>(body);
     let sent = sent.map_err(|error| Error::file("read the job file", &job.file)(error.into()))?;
+    let sent = SubmitRequest { job: due_now(&sent.job), ..sent };
     let mut state = State::open_lean(home)?;
     let id = submit::submit_pipeline(&mut state, pipeline, &sent, settings.user.clone())?;
     Ok(detached(&id, printer))
@@ -54,6 +56,7 @@ pub fn detach(
 /// [`Error`].
 pub fn run(args: &JobArgs, options: &StartOptions, server: &Server, printer: &mut Printer) -> Result<u8, Error> {
     let Some(pipeline) = pipeline::read(&args.file)? else { return Ok(exit::DONE) };
+    schedules::note_single_of(pipeline.schedule.is_some(), ScheduledWork::Pipeline, &args.file, printer);
     let body = pipeline_request(args, &pipeline, &GlobalSettings::variable, printer)?;
     let planned = server.post("/v1/plans", Some(&body), None)?;
     let tasks = planned["tasks"].as_array().cloned().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! `gradus serve`: the control loop of this home as a server, with an API.
 
-pub mod answers;
+pub mod admission;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,13 +19,14 @@ use server::{Home, Series, State, routes};
 use store::WebClient;
 
 use super::resume::checked;
+use super::run::planners::{due_planner, planner, refusal, task_planner};
 use crate::error::arguments::socket;
 use crate::error::{Error, exit};
 use crate::follow::attend::on_signals;
 use crate::local::machine;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
-use answers::{admitter, due_planner, planner, refusal, task_planner};
+use admission::admitter;
 
 /// Arguments of `gradus serve`.
 #[derive(Debug, clap::Args)]

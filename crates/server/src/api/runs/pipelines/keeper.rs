@@ -90,7 +90,13 @@ async fn submit_task(
     place: usize,
 ) -> Result<bool, ApiError> {
     let request = opened(api, &record.request)?;
-    let start = TaskStart { place, earlier: Some(record.runs.clone()), budget: left(api, record).await? };
+    let start = TaskStart {
+        place,
+        earlier: Some(record.runs.clone()),
+        budget: left(api, record).await?,
+        last: record.last_runs.get(place).cloned(),
+        is_due: false,
+    };
     let planning = api.clone();
     let planned = reading::blocking(move || (planning.answers.task_planner)(&request, &start)).await?;
     let (asked, before) = (id.clone(), record.clone());

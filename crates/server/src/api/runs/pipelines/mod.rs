@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
 use domain::file::JobPipeline;
-use domain::{Event, PipelineId, Plan};
+use domain::{Event, PipelineId, Plan, RunId};
 use plan::{PipelineRecord, PipelineResumption, PipelineState};
 use serde_json::{Value, json};
 
@@ -19,6 +19,7 @@ use crate::api::access::NamedClient;
 use crate::api::failure::ApiError;
 use crate::api::views::{ResumeRequest, SubmitRequest};
 use crate::api::{Api, TaskStart, reading};
+use crate::clock;
 use crate::submit::{named, pipeline_submitted};
 
 /// A submission or change, as it is answered.
@@ -57,18 +58,19 @@ pub(in crate::api) async fn submit(
     {
         return Ok(answer);
     }
+    let request = placed_now(request);
     let Some(pipeline) = read(&request)? else {
         let refusal = ApiError::new(422, "this file has a single document, and is no pipeline");
         return Err(refusal.hint("send it to `/v1/runs`"));
     };
-    plans(&api, &request, &pipeline).await?;
+    plans(&api, &request, &pipeline, None).await?;
     let mut name = named(&pipeline.name, key.as_ref().map(|key| &*key.text));
     if let Some(key) = &key {
         name = key.claimed(&api, name).await?;
     }
     let (mut id, user) = (PipelineId::new(name), api.user(client));
     for _ in 0..NAMES {
-        let event = pipeline_submitted((id.clone(), &pipeline), &request, &api.key, user.clone());
+        let event = pipeline_submitted((id.clone(), &pipeline), &request, &api.key, user.clone(), Vec::new());
         let event = event.map_err(ApiError::inside)?;
         match api.door.request(event).await {
             Ok(_) => return Ok((StatusCode::CREATED, Json(json!({ "pipeline": id, "is_new": true })))),
@@ -90,16 +92,24 @@ pub(in crate::api) fn read(request: &SubmitRequest) -> Result<Option<JobPipeline
     read.map_err(|problems| ApiError::new(422, problems.to_string()))
 }
 
-/// The plans of all tasks: each is planned before the first starts.
+/// A request of a pipeline with `schedule:` that is submitted now, with the times that its tasks name.
+pub(in crate::api) fn placed_now(request: SubmitRequest) -> SubmitRequest {
+    SubmitRequest { job: domain::file::due_now(&request.job, clock::now()), ..request }
+}
+
+/// The plans of all tasks: each is planned before the first starts. `due` is for a pipeline of a schedule: the runs whose results
+/// its tasks start with, in their order, or none.
 pub(in crate::api) async fn plans(
     api: &Api,
     request: &SubmitRequest,
     pipeline: &JobPipeline,
+    due: Option<&[RunId]>,
 ) -> Result<Vec<Plan>, ApiError> {
     let mut plans = Vec::with_capacity(pipeline.tasks.len());
     for place in 0..pipeline.tasks.len() {
         let (planning, asked) = (api.clone(), request.clone());
-        let start = TaskStart { place, earlier: None, budget: pipeline.budget };
+        let last = due.and_then(|runs| runs.get(place)).cloned();
+        let start = TaskStart { place, earlier: None, budget: pipeline.budget, last, is_due: due.is_some() };
         let planned = reading::blocking(move || (planning.answers.task_planner)(&asked, &start)).await?;
         plans.push(planned.plan);
     }

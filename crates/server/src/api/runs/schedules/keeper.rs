@@ -1,21 +1,22 @@
 //! Submits the runs of schedules when they are due. What is due is decided by [`ScheduleRecord::decide`].
 //!
 //! The run is submitted first, under the name that follows from its due time, and then written down as that of the schedule.
-//! Killed in between, the next start finds the run under that name; it is neither lost nor submitted twice.
+//! Killed in between, the next start finds the run under that name; it is neither lost nor submitted twice. The same is true of
+//! sweeps and pipelines ([`super::work`]).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use domain::event::Submitted;
-use domain::run::{Outcome, RunState, StopBy};
 use domain::schedule::{DueRun, DueTimes, SkipReason};
 use domain::{Event, RunId, ScheduleId, Timestamp};
-use plan::{LastDueRun, ScheduleDecision, ScheduleRecord};
+use plan::{ScheduleDecision, ScheduleRecord};
 
+use super::work;
 use crate::api::failure::ApiError;
 use crate::api::runs::admit_job;
 use crate::api::views::SubmitRequest;
-use crate::api::{Api, DueStart, PlannedJob, reading};
+use crate::api::{Api, PlannedJob, reading};
 use crate::clock;
 use crate::submit::{job_hash, request_of};
 
@@ -71,13 +72,16 @@ async fn settle(api: &Api, id: &ScheduleId, record: &ScheduleRecord, is_retried:
     let Some(due) = times.next(record.settled).filter(|due| *due <= now) else { return Ok(()) };
     // It was submitted before this process started; this counts as well if the schedule was paused since.
     let first = id.run(due);
-    if state_of(api, &first).await?.is_some() {
+    if work::standing(api, record, &first, now).await?.is_some() {
         return append(api, Event::ScheduleFired { schedule: id.clone(), due, run: first }).await;
     }
-    let last = last_run(api, record, now).await?;
+    let last = match record.runs.last() {
+        Some(run) => work::standing(api, record, run, now).await?,
+        None => None,
+    };
     match record.decide(&times, last.as_ref(), now) {
         ScheduleDecision::Wait { .. } | ScheduleDecision::WaitFor { .. } => Ok(()),
-        ScheduleDecision::Stop { run } => append(api, Event::StopRequested { run, by: StopBy::User }).await,
+        ScheduleDecision::Stop { run } => append(api, work::stop(record.named(&run))).await,
         ScheduleDecision::Skip { due, count, why } => skip(api, id, due, (count, why)).await,
         ScheduleDecision::Submit { due } => submit(api, (id, record), (&times, due), is_retried).await,
     }
@@ -91,13 +95,9 @@ async fn submit(
     is_retried: bool,
 ) -> Result<(), ApiError> {
     let previous = record.last_due.unwrap_or(record.added);
-    let start = DueStart {
-        due: DueRun { due: times.local(due), previous: times.local(previous) },
-        last: if record.times.warm_start { newest_success(api, record).await? } else { None },
-    };
-    let run = id.run(due);
+    let (run, named) = (id.run(due), DueRun { due: times.local(due), previous: times.local(previous) });
     let fired = Event::ScheduleFired { schedule: id.clone(), due, run: run.clone() };
-    let failure = match submit_run(api, (id, record), &run, start).await {
+    let failure = match work::submit(api, (id, record), &run, named).await {
         Ok(true) => return append(api, fired).await,
         // The next look sees what has changed.
         Ok(false) => return Ok(()),
@@ -108,31 +108,12 @@ async fn submit(
         return Err(failure);
     }
     // An earlier request was answered late.
-    if state_of(api, &run).await?.is_some() {
+    if work::standing(api, record, &run, clock::now()).await?.is_some() {
         return append(api, fired).await;
     }
     let hint = failure.hint.map_or(String::new(), |hint| format!(" (hint: {hint})"));
     let why = SkipReason::Refused { message: format!("{}{hint}", failure.message) };
     skip(api, id, due, (1, why)).await
-}
-
-/// Plans and submits a run as if its user had. Returns whether it was submitted: planning takes time, in which the schedule
-/// may have been paused or removed.
-async fn submit_run(
-    api: &Api,
-    (id, record): (&ScheduleId, &ScheduleRecord),
-    run: &RunId,
-    start: DueStart,
-) -> Result<bool, ApiError> {
-    let request = opened(api, &record.request)?;
-    let planning = api.clone();
-    let planned = reading::blocking(move || (planning.answers.due_planner)(&request, &start)).await?;
-    let (asked, before) = (id.clone(), record.clone());
-    if !api.door.look(move |world| world.schedules.get(&asked) == Some(&before)).await? {
-        return Ok(false);
-    }
-    submit_planned(api, planned, (run, record.file.clone(), record.user.clone())).await?;
-    Ok(true)
 }
 
 /// A request that was kept for later.
@@ -168,30 +149,6 @@ pub(in crate::api) async fn append(api: &Api, event: Event) -> Result<(), ApiErr
         Err(failure) if failure.status != 409 => Err(failure),
         Ok(_) | Err(_) => Ok(()),
     }
-}
-
-/// The newest run of a schedule.
-async fn last_run(api: &Api, record: &ScheduleRecord, now: Timestamp) -> Result<Option<LastDueRun>, ApiError> {
-    let Some(run) = record.runs.last() else { return Ok(None) };
-    let known = state_of(api, run).await?;
-    Ok(known.map(|known| LastDueRun {
-        run: run.clone(),
-        submitted: known.submitted,
-        ended: known.state.is_final().then(|| known.ended.unwrap_or(now)),
-        is_stopping: matches!(known.state, RunState::Stopping { .. }),
-    }))
-}
-
-/// The newest run of a schedule that has succeeded, of those that are known by name.
-async fn newest_success(api: &Api, record: &ScheduleRecord) -> Result<Option<RunId>, ApiError> {
-    for run in record.runs.iter().rev() {
-        if let Some(known) = state_of(api, run).await?
-            && matches!(known.state, RunState::Done { outcome: Outcome::Trained { .. } | Outcome::Succeeded })
-        {
-            return Ok(Some(run.clone()));
-        }
-    }
-    Ok(None)
 }
 
 /// A run as it is on disk; `None` if there is none of this name.

@@ -17,7 +17,8 @@ use server::api::{ApiError, PaidRequest, PlannedJob, TaskStart, pipeline_view};
 use server::{Home, State, submit};
 
 use super::printed::{self, PipelineFacts, already};
-use crate::command::runs::serve::answers::{admitter, task_planner};
+use crate::command::runs::run::planners::task_planner;
+use crate::command::runs::serve::admission::admitter;
 use crate::error::{Error, exit};
 use crate::follow::attend::on_signals;
 use crate::follow::liveness::{Liveness, meters};
@@ -190,7 +191,8 @@ impl FollowedPipeline<'_> {
             .map_err(|message| ApiError::new(409, message).hint("raise `budget` in the first document of the file"))?;
         let request = submit::request_of(state.key(), &record.request);
         let request = request.ok_or_else(|| ApiError::new(409, "its job was sealed with the key of another home"))?;
-        let start = TaskStart { place, earlier: Some(record.runs.clone()), budget };
+        let (earlier, last) = (Some(record.runs.clone()), record.last_runs.get(place).cloned());
+        let start = TaskStart { place, earlier, budget, last, is_due: false };
         task_planner(self.settings.clone(), self.home.clone(), Rate::default())(&request, &start)
     }
 
