@@ -2,18 +2,20 @@
 //!
 //! `histories/first.jsonl` is the log of two runs: one whose agent was killed, and which was stopped and resumed; one
 //! whose program failed twice. `histories/sweep.jsonl` is that of a sweep of two trials, one of which was resumed;
-//! `histories/schedule.jsonl` that of a schedule with two runs. Those
+//! `histories/schedule.jsonl` that of a schedule with two runs, and `histories/schedule-of-pipelines.jsonl` that of one with two
+//! pipelines. Those
 //! in `histories/simulated` were written by the simulation (`cargo xtask sim --log SEED`, seeds 203, 172, 18, 32, 215,
 //! 169 and 182) and hold what the others lack: jobs on several machines, by one request or several, notices, races, machines
 //! that were rented twice, budgets, a machine that three trials have had one after the other. Histories are added, never changed.
 
 use domain::run::RunState;
 use domain::{Record, RunId};
-use plan::World;
+use plan::{NamedWork, World};
 
 const FIRST: &str = include_str!("histories/first.jsonl");
 const SWEEP: &str = include_str!("histories/sweep.jsonl");
 const SCHEDULE: &str = include_str!("histories/schedule.jsonl");
+const PIPELINES: &str = include_str!("histories/schedule-of-pipelines.jsonl");
 
 fn records(text: &str) -> Vec<Record> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
@@ -66,6 +68,25 @@ fn the_first_schedule_is_read_replayed_and_written_alike() {
     assert_eq!(schedule.runs.last(), schedule.last_due.map(|due| id.run(due)).as_ref(), "a name is a promise");
     assert_eq!((schedule.fired, schedule.skipped, schedule.paused), (2, 2, None));
     are_written_alike(&records, SCHEDULE);
+}
+
+#[test]
+fn the_first_schedule_of_pipelines_is_read_replayed_and_written_alike() {
+    let records = records(PIPELINES);
+    let world = World::replay(&records).unwrap();
+    let (_, schedule) = world.schedules.iter().next().unwrap();
+    let pipelines: Vec<(&str, &str, bool)> =
+        world.pipelines.iter().map(|(id, known)| (id.as_str(), known.state.word(), known.ended.is_some())).collect();
+    assert_eq!(
+        pipelines,
+        [("nightly-0193f2a1c0-20241005t0200", "done", true), ("nightly-0193f2a1c0-20241006t0200", "running", false)]
+    );
+    let names: Vec<NamedWork> = schedule.runs.iter().map(|name| schedule.named(name)).collect();
+    assert_eq!(names, world.pipelines.keys().cloned().map(NamedWork::Pipeline).collect::<Vec<_>>());
+    let all: Vec<_> = world.pipelines.values().collect();
+    let [first, second] = &all[..] else { panic!("{} pipelines", all.len()) };
+    assert_eq!((&second.last_runs, first.last_runs.len()), (&first.runs, 0), "each task starts with the one before");
+    are_written_alike(&records, PIPELINES);
 }
 
 const ATTEMPTS: usize = 3;

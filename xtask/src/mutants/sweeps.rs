@@ -52,6 +52,26 @@ pub(super) const SWEEPS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--test", "schedules"], filter: "submitted_once" },
     },
     SourceMutant {
+        name: "pipelines-that-run-have-ended",
+        harm: "a schedule of pipelines submits the next one beside the one that runs, whatever `overlap` says",
+        file: "crates/plan/src/world/schedules.rs",
+        from: "let has_ended = matches!(pipeline.state, PipelineState::Ended { .. });",
+        to: "let has_ended = !matches!(pipeline.state, PipelineState::Stopping);",
+        test: CargoTest {
+            package: "gradus-plan",
+            target: &["--test", "schedules"],
+            filter: "pipeline_that_has_not_ended",
+        },
+    },
+    SourceMutant {
+        name: "as-many-classes-are-the-same",
+        harm: "a model goes on with data whose classes have other names or another order: it is trained on shuffled labels",
+        file: "crates/plan/src/local/same_classes.rs",
+        from: "if of_model == of_data {",
+        to: "if of_model.len() == of_data.len() {",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "classes_in_another_order" },
+    },
+    SourceMutant {
         name: "what-is-left-out-is-never-due",
         harm: "the nightly run is lost in the night in which clocks are set forward",
         file: "crates/domain/src/jobs/schedule/due.rs",

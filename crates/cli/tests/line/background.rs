@@ -1,6 +1,7 @@
 //! Runs without a terminal: started in the background, waited for, followed.
 
 mod budgets;
+mod due;
 mod hostile;
 mod joining;
 mod pipelines;

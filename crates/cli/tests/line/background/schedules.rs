@@ -36,15 +36,6 @@ fn schedules_are_added_paused_resumed_and_removed() {
     let plain = home.job("plain.yaml", "run: 'true'\n");
     let refused = home.gradus(&["schedules", "add", text(&plain)]);
     assert!(refused.code == Some(2) && refused.err.contains("has no `schedule:`"), "{}", refused.err);
-    for (tasks, part) in [
-        ("run: 'true'\n---\nrun: 'true'\n", "has several documents (a pipeline)"),
-        ("run: 'true'\nschedule: {cron: 0 3 * * *}\n---\nrun: 'true'\n", "due times submit single runs"),
-    ] {
-        let pipeline = home.job("two.yaml", tasks);
-        let refused = home.gradus(&["schedules", "add", text(&pipeline)]);
-        assert!(refused.code == Some(2) && refused.err.contains(part), "{}", refused.err);
-        assert!(refused.err.contains("--yes --detach"), "{}", refused.err);
-    }
     let once = home.gradus(&["run", text(&file)]);
     assert!(once.code == Some(0) && once.err.contains("this is one run, now"), "{}{}", once.out, once.err);
 }
