@@ -38,7 +38,7 @@ pub(crate) struct JobFile {
     pub train: Option<Train>,
     /// Many trials: of `train` with different hyperparameters, or of a `run` program with different variables. `budget` and `deadline` then apply to all trials together.
     pub sweep: Option<SweepKeys>,
-    /// Times at which the job is run again and again, once it was added with `gradus schedules add`. The file may name the time of a run, for example to train on the data of a day: `${schedule.date}` (`2026-11-27`) and `${schedule.due}`, and of the run before `${schedule.previous_date}` and `${schedule.previous_due}`.
+    /// Times at which the job is run again and again, once it was added with `gradus schedules add`; in a pipeline, a key of its first document. The file may name the time of a run, for example to train on the data of a day: `${schedule.date}` (`2026-11-27`) and `${schedule.due}`, and of the run before `${schedule.previous_date}` and `${schedule.previous_due}`.
     pub schedule: Option<JobSchedule>,
     /// What your own program trains, so that `gradus plan` can estimate it.
     pub workload: Option<Workload>,

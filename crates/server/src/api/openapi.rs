@@ -155,20 +155,20 @@ const OPERATIONS: &[Operation] = &[
         body: Some("ResumeRequest"),
         statuses: &[202, 400, 404, 408, 409, 413, 415, 422, 503],
     },
-    get("/v1/schedules", "List schedules, with when each is due next", &[]),
+    get("/v1/schedules", "List schedules, with what each submits and when it is due next", &[]),
     Operation {
         method: "post",
         path: "/v1/schedules",
-        summary: "Run a job with `schedule:` at its due times; with the header `Idempotency-Key`, the same request sent again \
-                  finds the same schedule",
+        summary: "Submit a job with `schedule:` at its due times, as a run, a sweep or a pipeline; with the header \
+                  `Idempotency-Key`, the same request sent again finds the same schedule",
         query: &[],
         body: Some("SubmitRequest"),
         statuses: &[200, 201, 400, 408, 409, 413, 415, 422, 503],
     },
-    get("/v1/schedules/{schedule}", "Show a schedule with its newest runs", &[]),
-    change("/v1/schedules/{schedule}/pause", "Submit no run of a schedule until it is resumed"),
-    change("/v1/schedules/{schedule}/resume", "Submit runs of a schedule again, at due times from now on"),
-    change("/v1/schedules/{schedule}/remove", "Remove a schedule; its runs stay"),
+    get("/v1/schedules/{schedule}", "Show a schedule with its newest runs, sweeps or pipelines and their states", &[]),
+    change("/v1/schedules/{schedule}/pause", "Submit nothing of a schedule until it is resumed"),
+    change("/v1/schedules/{schedule}/resume", "Submit what is due of a schedule again, at due times from now on"),
+    change("/v1/schedules/{schedule}/remove", "Remove a schedule; what it has submitted stays"),
     get(
         "/v1/sweeps",
         "List sweeps, the newest first: those whose names begin with `name`, or before a sweep",
