@@ -106,6 +106,35 @@ fn a_due_time_has_a_sweep() {
     assert_eq!(count(&home, "sweep_submitted", &first), 1);
 }
 
+/// Takes up to two minutes: that is how soon the run after the next one is due.
+#[test]
+fn a_run_that_goes_on_from_the_last_model_needs_its_classes() {
+    let home = Home::new();
+    // Forty digits of 8 × 8 pixels, of four classes from this one on.
+    let table = |first: u32| {
+        let pixels = |row: u32| (0..64).map(|column| ((row * 31 + column * 17) % 16).to_string()).collect::<Vec<_>>();
+        let rows = (0..40).map(|row| format!("{},{}\n", pixels(row).join(","), first + row % 4)).collect::<String>();
+        let whole = home.job("table.new", &rows);
+        std::fs::rename(whole, home.path().with_file_name("table.csv")).unwrap();
+    };
+    table(0);
+    let job = "name: warm\nschedule: {cron: \"* * * * *\", warm_start: true}\ntrain: {model: mlp, data: {path: table.csv}, epochs: 1, batch: 4, threads: 1}\n";
+    let (id, first) = added_before(&home, "warm", job, 1);
+    let server = Server::start_with(&home, &[]);
+    let shown = || server.ask("GET", &format!("/v1/schedules/{id}"), &Value::Null).1;
+    home.until("the first run", || shown()["newest"][0]["word"] == "trained");
+    assert_eq!(shown()["runs"][0], first.as_str());
+    table(1);
+    let why = || shown()["last_skip"]["why"].clone();
+    home.until("the refusal of other classes", || why()["reason"] == "refused");
+    let message = why()["message"].to_string();
+    for part in ["the data lacks `0`", "the model does not know `4`", "gradus schedules rm"] {
+        assert!(message.contains(part), "{message}");
+    }
+    let described = home.gradus(&["schedules", "show", &id]).out;
+    assert!(described.contains("the data lacks `0`") && described.contains("start over"), "{described}");
+}
+
 #[test]
 fn schedules_of_pipelines_and_sweeps_are_refused_with_what_to_type() {
     let home = Home::new();
