@@ -19,7 +19,7 @@ const MOST_TASKS: usize = 100;
 const OF_ALL: [&str; 3] = ["name", "budget", "schedule"];
 
 /// What makes a document about all tasks a job file, so that it is checked as one.
-const STAND_IN_WORK: &str = "train: {model: cnn, data: {path: d}, epochs: 1, batch: 1}\n";
+const STAND_IN_WORK: &str = "train: {model: cnn, data: {path: d}, epochs: 1, batch: 8}\n";
 
 /// What stands for the folder of a task's outputs in the text of a later one.
 const STAND_IN: &str = "gradus-outputs-of-task/";

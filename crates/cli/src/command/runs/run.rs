@@ -1,5 +1,6 @@
 //! `gradus run`: from a job file to a model and a bill.
 
+mod once;
 pub mod pipeline;
 pub mod planners;
 pub mod schedules;
@@ -95,7 +96,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
     let (mut job, plan) = draft(&args.job, settings, &home, printer)?;
     require_secrets(&job)?;
-    schedules::note_single(&job, &args.job.file, printer);
+    once::note_job(&job, &args.job.file, printer);
     if args.profile {
         profile(&mut job)?;
     }
@@ -251,7 +252,7 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
         return served::run(&args.job, &args.start, server, printer);
     }
     let (job, body) = request(&args.job, &GlobalSettings::variable, printer)?;
-    schedules::note_single(&job, &args.job.file, printer);
+    once::note_job(&job, &args.job.file, printer);
     let planned = server.post("/v1/plans", Some(&body), None)?;
     // What is wrong with the file was said here already.
     let warnings = planned["warnings"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);

@@ -1,5 +1,6 @@
 //! Runs: plan, submit, list, show, stop; [`resume`]; [`schedules`] and [`pipelines`], which submit them.
 
+mod kept;
 pub(super) mod keys;
 pub(super) mod pipelines;
 pub(super) mod resume;

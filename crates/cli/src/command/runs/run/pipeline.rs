@@ -16,12 +16,11 @@ use domain::file::written::name_from;
 use domain::file::{JobPipeline, place_outputs};
 use domain::job::Budget;
 use domain::run::{Outcome, RunState};
-use domain::schedule::ScheduledWork;
 use domain::{Job, Money, Plan, Problem, Rate, RunId, Work};
 use server::{Home, State, submit};
 
 use super::super::rm::REMOVED;
-use super::{StartOptions, schedules, served, start};
+use super::{StartOptions, once, served, start};
 use crate::error::{Error, exit};
 use crate::figures::short;
 use crate::follow::attend::on_signals;
@@ -72,7 +71,7 @@ pub fn run(
     if options.detach {
         served::require_server(home, from)?;
     }
-    schedules::note_single_of(pipeline.schedule.is_some(), ScheduledWork::Pipeline, &job.file, printer);
+    once::note_pipeline(pipeline, &job.file, printer);
     let start_of = PipelineStart::of(pipeline, job, settings, home)?;
     let first = start_of.first(from)?;
     let (mut folders, mut since) = start_of.earlier(first)?;

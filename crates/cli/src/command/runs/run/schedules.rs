@@ -1,9 +1,6 @@
 //! `gradus schedules`: jobs, sweeps and pipelines that `gradus serve` submits again and again, at the due times of their
 //! `schedule:`.
 
-use std::path::Path;
-
-use domain::Job;
 use domain::schedule::{JobSchedule, ScheduleChange, ScheduledWork, SkipReason};
 use domain::{Event, ScheduleId};
 use serde_json::{Value, json};
@@ -94,20 +91,6 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
 
 /// Runs of each schedule whose states are listed.
 const NEWEST: usize = 1;
-
-/// Says that a job with `schedule:` is run once, by a command that runs it once.
-pub fn note_single(job: &Job, file: &Path, printer: &mut Printer) {
-    let work = if job.sweep.is_some() { ScheduledWork::Sweep } else { ScheduledWork::Run };
-    note_single_of(job.schedule.is_some(), work, file, printer);
-}
-
-/// The same of a sweep or pipeline.
-pub fn note_single_of(is_scheduled: bool, work: ScheduledWork, file: &Path, printer: &mut Printer) {
-    if is_scheduled {
-        let (work, file) = (work.word(), file.display());
-        printer.say(format!("note: this is one {work}, now; `gradus schedules add {file}` runs it at its due times"));
-    }
-}
 
 /// Where schedules are.
 enum ScheduleHost {

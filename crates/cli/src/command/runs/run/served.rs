@@ -1,12 +1,11 @@
 //! Pipelines that a server runs: submitted here, and perhaps followed.
 
 use domain::file::JobPipeline;
-use domain::schedule::ScheduledWork;
 use domain::{PipelineId, Plan, Rate};
 use server::api::SubmitRequest;
 use server::{Home, State, submit};
 
-use super::{StartOptions, pipeline, schedules};
+use super::{StartOptions, once, pipeline};
 use crate::error::{Error, exit};
 use crate::follow::result::confirm;
 use crate::local::job_file::{JobArgs, due_now};
@@ -56,7 +55,7 @@ pub fn detach(
 /// [`Error`].
 pub fn run(args: &JobArgs, options: &StartOptions, server: &Server, printer: &mut Printer) -> Result<u8, Error> {
     let Some(pipeline) = pipeline::read(&args.file)? else { return Ok(exit::DONE) };
-    schedules::note_single_of(pipeline.schedule.is_some(), ScheduledWork::Pipeline, &args.file, printer);
+    once::note_pipeline(&pipeline, &args.file, printer);
     let body = pipeline_request(args, &pipeline, &GlobalSettings::variable, printer)?;
     let planned = server.post("/v1/plans", Some(&body), None)?;
     let tasks = planned["tasks"].as_array().cloned().unwrap_or_default();

@@ -9,7 +9,7 @@ use domain::{Event, Money, PipelineId, RunId};
 use plan::{PipelineDecision, PipelineRecord, PipelineState};
 
 use crate::api::failure::ApiError;
-use crate::api::runs::schedules::keeper::{append, opened, state_of, submit_planned};
+use crate::api::runs::kept::{append, opened, state_of, submit_planned};
 use crate::api::views::spent;
 use crate::api::{Api, TaskStart, reading};
 use crate::clock;

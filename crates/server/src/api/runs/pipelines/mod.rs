@@ -11,9 +11,9 @@ use domain::{Event, PipelineId, Plan, RunId};
 use plan::{PipelineRecord, PipelineResumption, PipelineState};
 use serde_json::{Value, json};
 
+use super::kept::state_of;
 use super::keys::{SubmissionKey, key};
 use super::resume::resume as resume_run;
-use super::schedules::keeper::state_of;
 use super::{NAMES, body, unreadable};
 use crate::api::access::NamedClient;
 use crate::api::failure::ApiError;

@@ -7,8 +7,8 @@ use domain::schedule::DueRun;
 use domain::{Event, PipelineId, RunId, ScheduleId, SweepId, Timestamp};
 use plan::{LastDueRun, NamedWork, PipelineState, ScheduleRecord};
 
-use super::keeper::{opened, state_of, submit_planned};
 use crate::api::failure::ApiError;
+use crate::api::runs::kept::{opened, state_of, submit_planned};
 use crate::api::runs::{admit_job, pipelines};
 use crate::api::views::SubmitRequest;
 use crate::api::{Api, DueStart, PlannedJob, reading};
