@@ -5,7 +5,7 @@ use domain::pipeline::PipelineEnd;
 use domain::run::StopBy;
 use domain::schedule::{JobSchedule, ScheduleChange, ScheduledWork, SkipReason};
 use domain::{Event, PipelineId, Record, RunId, ScheduleId, SweepId, Timestamp};
-use plan::{LastDueRun, NamedWork, ScheduleDecision, World};
+use plan::{LastDueRun, NamedWork, ScheduleDecision, SweepRecord, SweepState, World};
 
 const HOUR: i64 = 3_600_000_000;
 
@@ -176,4 +176,20 @@ fn a_pipeline_that_has_not_ended_is_treated_by_policy() {
     events.push(Event::PipelineResumeRequested { pipeline });
     let resumed = pipeline_of_day_1(&events, now);
     assert_eq!((resumed.ended, resumed.is_stopping), (None, false));
+}
+
+#[test]
+fn a_sweep_is_open_until_it_has_ended() {
+    let history = include_str!("../../server/tests/histories/sweep.jsonl");
+    let records: Vec<Record> = history.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let world = World::replay(&records).unwrap();
+    let (id, sweep) = world.sweeps.iter().next().unwrap();
+    let last = |sweep: &SweepRecord| LastDueRun::of_sweep(&RunId::new(id.as_str()), sweep, due(9));
+    let ended = last(sweep);
+    assert!(ended.ended.is_some() && ended.ended == sweep.ended && !ended.is_stopping, "{ended:?}");
+    assert_eq!((ended.run.as_str(), ended.submitted), (id.as_str(), sweep.submitted));
+    let open = SweepRecord { state: SweepState::Running, ended: None, ..sweep.clone() };
+    assert_eq!((last(&open).ended, last(&open).is_stopping), (None, false));
+    let stopping = SweepRecord { state: SweepState::Stopping { by: StopBy::User }, ..open };
+    assert_eq!((last(&stopping).ended, last(&stopping).is_stopping), (None, true));
 }
