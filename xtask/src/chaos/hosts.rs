@@ -6,6 +6,7 @@
 //! left on a host. What a fault did to which run follows from time and host alone ([`super::recoveries`]).
 
 mod faults;
+mod gangs;
 mod options;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use xtask::lab::hosts as lab;
 
 use super::recoveries::{self, HostFault};
 use faults::Fault;
+use gangs::GangFailures;
 use options::{HostsOptions, options};
 
 /// After the last fault all runs must end within this.
@@ -124,7 +126,7 @@ pub fn storm(root: &Path, arguments: &[String]) -> Outcome {
 
 impl HostsStorm {
     fn run(&mut self, options: &HostsOptions, folder: &Path) -> Result<String, String> {
-        let truth = self.truth(folder)?;
+        let truth = self.truth(folder, options.nodes)?;
         let config = self.lab.join("ssh_config");
         for host in 1..=options.hosts {
             if options.kinds.iter().any(|kind| kind.needs_refit()) {
@@ -132,14 +134,18 @@ impl HostsStorm {
             }
             self.gradus(&["nodes", "add", &format!("host-{host}"), "--ssh-config", &config.to_string_lossy()])?;
         }
-        let job = self.job(&folder.join("ssh.yaml"), "ssh")?;
+        let job = self.job(
+            &folder.join("ssh.yaml"),
+            &format!("resources: {{infra: ssh}}\nnum_nodes: {}\n", options.nodes),
+            1,
+        )?;
         self.start_server()?;
         let begun = Instant::now();
         let (mut made, mut next) = (0, Instant::now() + Duration::from_secs(3));
         while made < options.faults {
             self.mend()?;
             self.resume_full()?;
-            self.keep_busy(&job, options.hosts)?;
+            self.keep_busy(&job, options.hosts / options.nodes)?;
             if Instant::now() >= next {
                 made += u64::from(self.fault(&options.kinds, options.hosts)?);
                 next = Instant::now() + Duration::from_millis(500 + self.draws.below(4000));
@@ -155,20 +161,20 @@ impl HostsStorm {
         Ok(format!("chaos on {} hosts: {made} faults, {judged} (seed {})", options.hosts, options.seed))
     }
 
-    /// The model of a run that nothing happens to.
-    fn truth(&self, folder: &Path) -> Result<Vec<u8>, String> {
+    /// The model of a run that nothing happens to, with as many processes.
+    fn truth(&self, folder: &Path, processes: u64) -> Result<Vec<u8>, String> {
         fs::create_dir_all(folder).map_err(|error| error.to_string())?;
-        let job = self.job(&folder.join("local.yaml"), "local")?;
+        let job = self.job(&folder.join("local.yaml"), "resources: {infra: local}\n", processes)?;
         self.gradus(&["run", &job, "--yes", "--json"])?;
         let models = self.models()?;
         models.into_values().next().ok_or_else(|| "the undisturbed run left no model".to_owned())
     }
 
-    fn job(&self, path: &Path, infra: &str) -> Result<String, String> {
+    fn job(&self, path: &Path, place: &str, processes: u64) -> Result<String, String> {
         let data = self.root.join("examples/digits.csv.gz");
         let text = format!(
-            "name: chaos\nresources: {{infra: {infra}}}\ntrain:\n  model: mlp\n  data: {{path: {}}}\n  epochs: 250\n  batch: 64\n  \
-             seed: 3\n  threads: 1\n  checkpoint: {{every: 1s, keep: 2}}\n",
+            "name: chaos\n{place}train:\n  model: mlp\n  data: {{path: {}}}\n  epochs: 250\n  batch: 64\n  \
+             seed: 3\n  threads: 1\n  processes: {processes}\n  checkpoint: {{every: 1s, keep: 2}}\n",
             data.display()
         );
         fs::write(path, text).map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
@@ -245,13 +251,13 @@ impl HostsStorm {
         Ok(())
     }
 
-    /// Submits jobs until there is one for each host.
-    fn keep_busy(&mut self, job: &str, hosts: u64) -> Result<(), String> {
+    /// Submits jobs until so many run or wait.
+    fn keep_busy(&mut self, job: &str, jobs: u64) -> Result<(), String> {
         if self.server.is_none() {
             return Ok(());
         }
         let live = self.runs()?.iter().filter(|run| !run.is_over()).count() as u64;
-        for _ in live..hosts {
+        for _ in live..jobs {
             // Without a server a run of its own would be started.
             self.gradus(&["run", job, "--detach", "--yes", "--new", "--json"])?;
             self.submitted += 1;
@@ -360,6 +366,7 @@ impl HostsStorm {
             Some(host.trim().to_owned())
         };
         recoveries::table(&log, &self.faults, &host_of).iter().for_each(|line| eprintln!("  {line}"));
+        GangFailures::read(&log, &self.faults, &host_of).lines().iter().for_each(|line| eprintln!("  {line}"));
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// What ends longer after a fault than this has another cause.
-const RELATED: i64 = 180_000_000;
+pub const RELATED: i64 = 180_000_000;
 
 /// A fault that was made to a host.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,6 +8,8 @@ pub(super) struct HostsOptions {
     pub(super) faults: u64,
     pub(super) seed: u64,
     pub(super) hosts: u64,
+    /// How many of them each job trains on.
+    pub(super) nodes: u64,
     /// What is done.
     pub(super) kinds: Vec<Fault>,
     /// Whether to build first, or to take what is in the target folder.
@@ -16,7 +18,7 @@ pub(super) struct HostsOptions {
 
 /// Reads them.
 pub(super) fn options(arguments: &[String]) -> Result<HostsOptions, String> {
-    let mut options = HostsOptions { faults: 500, seed: 1, hosts: 4, kinds: FAULTS.to_vec(), builds: true };
+    let mut options = HostsOptions { faults: 500, seed: 1, hosts: 4, nodes: 1, kinds: FAULTS.to_vec(), builds: true };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
@@ -25,13 +27,20 @@ pub(super) fn options(arguments: &[String]) -> Result<HostsOptions, String> {
             "--faults" => options.faults = number(value()?)?,
             "--seed" => options.seed = number(value()?)?,
             "--on" => options.hosts = number(value()?)?.clamp(1, 9),
+            "--nodes" => options.nodes = number(value()?)?.max(1),
             "--kinds" => options.kinds = kinds(value()?)?,
             "--built" => options.builds = false,
             _ => {
-                let known = "--faults N, --seed S, --on HOSTS, --kinds KIND,… and --built";
+                let known = "--faults N, --seed S, --on HOSTS, --nodes N, --kinds KIND,… and --built";
                 return Err(format!("`{word}` is not known; there are {known}"));
             }
         }
+    }
+    if options.nodes > options.hosts {
+        return Err(format!(
+            "`--nodes {}`: there are {} hosts; more with `--on`, 9 at most",
+            options.nodes, options.hosts
+        ));
     }
     Ok(options)
 }
@@ -60,6 +69,8 @@ mod tests {
         let some = read("--faults 20 --kinds full,clock --built").unwrap();
         assert_eq!((some.faults, some.kinds, some.builds), (20, vec![Fault::Full, Fault::Clock], false));
         assert!(read("--kinds full,fire").unwrap_err().starts_with("`fire` is no kind of fault; there are server, "));
+        assert_eq!(read("--nodes 2").unwrap().nodes, 2);
+        assert!(read("--nodes 5").unwrap_err().starts_with("`--nodes 5`: there are 4 hosts"));
         assert!(read("--kinds").unwrap_err().contains("needs a value"));
     }
 }
