@@ -7,6 +7,7 @@
 
 mod faults;
 mod gangs;
+mod jobs;
 mod options;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use xtask::lab::hosts as lab;
 use super::recoveries::{self, HostFault};
 use faults::Fault;
 use gangs::GangFailures;
+use jobs::{JobPlace, StormJob};
 use options::{HostsOptions, options};
 
 /// After the last fault all runs must end within this.
@@ -68,6 +70,7 @@ struct HostsStorm {
     lab: PathBuf,
     home: PathBuf,
     programs: Programs,
+    jobs: StormJob,
     draws: Draws,
     server: Option<Child>,
     /// When the server is started again.
@@ -103,6 +106,7 @@ pub fn storm(root: &Path, arguments: &[String]) -> Outcome {
                 lab: lab_folder.clone(),
                 home: folder.join("home"),
                 programs,
+                jobs: options.jobs,
                 draws: Draws::new(options.seed),
                 server: None,
                 server_at: None,
@@ -134,11 +138,7 @@ impl HostsStorm {
             }
             self.gradus(&["nodes", "add", &format!("host-{host}"), "--ssh-config", &config.to_string_lossy()])?;
         }
-        let job = self.job(
-            &folder.join("ssh.yaml"),
-            &format!("resources: {{infra: ssh}}\nnum_nodes: {}\n", options.nodes),
-            1,
-        )?;
+        let job = self.jobs.write(folder, &self.root, JobPlace::Hosts(options.nodes))?;
         self.start_server()?;
         let begun = Instant::now();
         let (mut made, mut next) = (0, Instant::now() + Duration::from_secs(3));
@@ -164,21 +164,10 @@ impl HostsStorm {
     /// The model of a run that nothing happens to, with as many processes.
     fn truth(&self, folder: &Path, processes: u64) -> Result<Vec<u8>, String> {
         fs::create_dir_all(folder).map_err(|error| error.to_string())?;
-        let job = self.job(&folder.join("local.yaml"), "resources: {infra: local}\n", processes)?;
+        let job = self.jobs.write(folder, &self.root, JobPlace::Here(processes))?;
         self.gradus(&["run", &job, "--yes", "--json"])?;
         let models = self.models()?;
         models.into_values().next().ok_or_else(|| "the undisturbed run left no model".to_owned())
-    }
-
-    fn job(&self, path: &Path, place: &str, processes: u64) -> Result<String, String> {
-        let data = self.root.join("examples/digits.csv.gz");
-        let text = format!(
-            "name: chaos\n{place}train:\n  model: mlp\n  data: {{path: {}}}\n  epochs: 250\n  batch: 64\n  \
-             seed: 3\n  threads: 1\n  processes: {processes}\n  checkpoint: {{every: 1s, keep: 2}}\n",
-            data.display()
-        );
-        fs::write(path, text).map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
-        Ok(path.to_string_lossy().into_owned())
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -317,7 +306,7 @@ impl HostsStorm {
     fn models(&self) -> Result<BTreeMap<String, Vec<u8>>, String> {
         let runs = fs::read_dir(self.home.join("runs")).map_err(|error| error.to_string())?;
         let model = |entry: fs::DirEntry| {
-            let model = fs::read(entry.path().join("export/model.safetensors")).ok()?;
+            let model = self.jobs.model(&entry.path())?;
             Some((entry.file_name().to_string_lossy().into_owned(), model))
         };
         Ok(runs.flatten().filter_map(model).collect())
@@ -326,9 +315,9 @@ impl HostsStorm {
     /// What is wrong now that everything is over; else what there is to tell.
     fn judge(&mut self, truth: &[u8], hosts: u64) -> Result<String, String> {
         let (runs, models) = (self.runs()?, self.models()?);
-        let failed: Vec<&ListedRun> = runs.iter().filter(|run| run.word != "trained").collect();
+        let failed: Vec<&ListedRun> = runs.iter().filter(|run| run.word != self.jobs.success()).collect();
         if !failed.is_empty() {
-            return Err(format!("not trained: {failed:?}"));
+            return Err(format!("without their result: {failed:?}"));
         }
         let others: Vec<&str> = runs
             .iter()

@@ -79,7 +79,8 @@ impl Fault {
     fn pattern(self) -> Option<&'static str> {
         match self {
             Fault::Agent => Some("gradus agent|/gradus .*agent"),
-            Fault::Rank => Some("gradus-rank"),
+            // Of a program, the process that trains, and not `torchrun`.
+            Fault::Rank => Some("gradus-rank|python3 -u ddp.py"),
             Fault::Connections => Some("sshd: root"),
             Fault::Server | Fault::Power | Fault::Network | Fault::Full | Fault::Slow | Fault::Clock => None,
         }

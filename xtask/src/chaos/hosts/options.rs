@@ -1,6 +1,7 @@
 //! The arguments of `cargo xtask chaos --hosts`.
 
 use super::faults::{FAULTS, Fault};
+use super::jobs::StormJob;
 
 /// What `cargo xtask chaos --hosts` is asked.
 #[derive(Debug)]
@@ -10,6 +11,8 @@ pub(super) struct HostsOptions {
     pub(super) hosts: u64,
     /// How many of them each job trains on.
     pub(super) nodes: u64,
+    /// What the jobs are.
+    pub(super) jobs: StormJob,
     /// What is done.
     pub(super) kinds: Vec<Fault>,
     /// Whether to build first, or to take what is in the target folder.
@@ -18,7 +21,15 @@ pub(super) struct HostsOptions {
 
 /// Reads them.
 pub(super) fn options(arguments: &[String]) -> Result<HostsOptions, String> {
-    let mut options = HostsOptions { faults: 500, seed: 1, hosts: 4, nodes: 1, kinds: FAULTS.to_vec(), builds: true };
+    let mut options = HostsOptions {
+        faults: 500,
+        seed: 1,
+        hosts: 4,
+        nodes: 1,
+        jobs: StormJob::Trainer,
+        kinds: Vec::new(),
+        builds: true,
+    };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
@@ -29,9 +40,10 @@ pub(super) fn options(arguments: &[String]) -> Result<HostsOptions, String> {
             "--on" => options.hosts = number(value()?)?.clamp(1, 9),
             "--nodes" => options.nodes = number(value()?)?.max(1),
             "--kinds" => options.kinds = kinds(value()?)?,
+            "--torchrun" => options.jobs = StormJob::Torchrun,
             "--built" => options.builds = false,
             _ => {
-                let known = "--faults N, --seed S, --on HOSTS, --nodes N, --kinds KIND,… and --built";
+                let known = "--faults N, --seed S, --on HOSTS, --nodes N, --kinds KIND,…, --torchrun and --built";
                 return Err(format!("`{word}` is not known; there are {known}"));
             }
         }
@@ -42,7 +54,17 @@ pub(super) fn options(arguments: &[String]) -> Result<HostsOptions, String> {
             options.nodes, options.hosts
         ));
     }
-    Ok(options)
+    // A disk of its own hides the cache with PyTorch.
+    let can_be = |fault: &Fault| options.jobs == StormJob::Trainer || !fault.needs_refit();
+    if options.kinds.is_empty() {
+        options.kinds = FAULTS.into_iter().filter(can_be).collect();
+    }
+    match options.kinds.iter().find(|fault| !can_be(fault)) {
+        Some(fault) => {
+            Err(format!("`{}` is not done with `--torchrun`: hosts have no disk of their own there", fault.word()))
+        }
+        None => Ok(options),
+    }
 }
 
 /// Words of faults, between commas.
@@ -69,6 +91,9 @@ mod tests {
         let some = read("--faults 20 --kinds full,clock --built").unwrap();
         assert_eq!((some.faults, some.kinds, some.builds), (20, vec![Fault::Full, Fault::Clock], false));
         assert!(read("--kinds full,fire").unwrap_err().starts_with("`fire` is no kind of fault; there are server, "));
+        let program = read("--nodes 2 --torchrun").unwrap();
+        assert!(program.jobs == StormJob::Torchrun && !program.kinds.contains(&Fault::Full));
+        assert!(read("--torchrun --kinds clock").unwrap_err().contains("`clock` is not done with `--torchrun`"));
         assert_eq!(read("--nodes 2").unwrap().nodes, 2);
         assert!(read("--nodes 5").unwrap_err().starts_with("`--nodes 5`: there are 4 hosts"));
         assert!(read("--kinds").unwrap_err().contains("needs a value"));
