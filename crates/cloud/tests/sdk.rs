@@ -14,7 +14,7 @@ use cloud::aws::{Client, ReachSettings};
 use cloud::azure::{Azure, AzureOptions, AzureSources};
 use cloud::gcp::{Gcp, GcpOptions, GcpSources};
 use cloud::rented::{CloudApi, LaunchOrder, MachineChoice, MachinePlace};
-use cloud::ssh::Executables;
+use cloud::ssh::{Executables, NodeReach};
 use cloud::{Aws, AwsOptions, AwsSettings, LaunchRequest, Provider, ProviderAnswer, ProviderCall};
 use domain::rental::EndRequest;
 use domain::{InstanceId, Node, Offer, Timestamp};
@@ -118,7 +118,8 @@ fn sent_to_aws() -> Vec<Value> {
     };
     let program = Executables { gradus: "/bin/true".into(), rank: "/bin/true".into(), libtorch: None };
     let socket = home.path().join("loop.sock");
-    let reach = ReachSettings { owner: "me / of tests".into(), socket, program, ssh_config: None, door: None };
+    let (owner, reach) = ("me / of tests".into(), NodeReach::Tunnel);
+    let reach = ReachSettings { owner, socket, program, ssh_config: None, reach, door: None };
     let options = AwsOptions { ssh_from: Some("192.0.2.1".into()), ..AwsOptions::default() };
     let aws = Aws::new(AwsSettings { home: home.path().to_owned(), options, reach }, client());
     for (kind, name, has_peers) in

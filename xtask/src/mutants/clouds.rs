@@ -100,6 +100,14 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "the_loop_looks_where_it_has_rented" },
     },
     SourceMutant {
+        name: "rents-what-cannot-call",
+        harm: "machines are rented whose agents can reach no loop, and are paid for until they are given up",
+        file: "crates/cloud/src/rented/reach.rs",
+        from: "self.require(self.settings.reach)",
+        to: "Ok(self.settings.reach)",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "rented_only_where_they_are_heard" },
+    },
+    SourceMutant {
         name: "tencent-rents-without-a-token",
         harm: "a request that is sent again after a lost answer rents a second machine of Tencent",
         file: "crates/cloud/src/tencent/order.rs",

@@ -19,7 +19,7 @@ pub fn providers(settings: &GlobalSettings, home: &Home, rate: Rate) -> Result<V
     providers_with(settings, home, rate, None)
 }
 
-/// The same, where agents of nodes may reach the loop over TLS through a door.
+/// The same, where agents of nodes and of clouds' machines may reach the loop over TLS through a door.
 ///
 /// # Errors
 /// As [`providers`].
@@ -32,9 +32,10 @@ pub fn providers_with(
     let local = Local::new(local(settings, home, rate, price_source(rate)));
     let inventory = inventory(home)?;
     // Also without nodes: a server that runs for long is to know those that are added meanwhile.
-    let nodes = Ssh::following(SshSettings { door, ..ssh(settings, home, inventory) });
+    let of = |inventory| SshSettings { door: door.clone(), ..ssh(settings, home, inventory) };
+    let nodes = Ssh::following(of(inventory));
     let mut providers: Vec<Arc<dyn Provider>> = vec![Arc::new(local), Arc::new(nodes)];
-    providers.extend(rented::providers(settings, home, &ssh(settings, home, Inventory::default()))?);
+    providers.extend(rented::providers(settings, home, &of(Inventory::default()))?);
     Ok(providers)
 }
 

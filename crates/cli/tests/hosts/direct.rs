@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use super::{Scene, expected};
 
@@ -11,7 +11,7 @@ use super::{Scene, expected};
 const HOST: u32 = 15;
 
 /// A server, killed when it is dropped.
-struct Server(Child);
+pub struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -21,18 +21,24 @@ impl Drop for Server {
 }
 
 /// An address of this machine that hosts reach, with a free port.
-fn reachable(scene: &Scene) -> String {
+pub fn reachable(scene: &Scene) -> String {
     let names = fs::read_to_string(scene.lab.join("etc_hosts")).unwrap();
     let line = names.lines().find(|line| line.ends_with(" server")).expect("this machine's address");
     let address = line.split_whitespace().next().unwrap();
     TcpListener::bind((address, 0)).unwrap().local_addr().unwrap().to_string()
 }
 
-fn serve(scene: &Scene, address: &str) -> Server {
+/// The command of a server that agents find at this address.
+pub fn serving(scene: &Scene, address: &str) -> Command {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/line/background/tls");
     let [certificate, key] = ["certificate.pem", "key.pem"].map(|file| folder.join(file));
     let mut command = scene.command(&["serve", "--listen", address, "--agents-at", &format!("https://{address}")]);
     command.arg("--tls-cert").arg(certificate).arg("--tls-key").arg(key);
+    command
+}
+
+/// A server that was started so, and listens.
+pub fn served(scene: &Scene, mut command: Command, address: &str) -> Server {
     let server = Server(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let is_ready = || std::net::TcpStream::connect(address).is_ok();
     scene.wait("the server listens", 60, is_ready);
@@ -53,14 +59,14 @@ fn an_agent_reaches_the_server_over_tls_and_the_next_one_as_well() {
     assert!(!refused.status.success() && said.contains("--agents-at"), "{said}");
 
     let address = reachable(&scene);
-    let server = serve(&scene, &address);
+    let server = served(&scene, serving(&scene, &address), &address);
     scene.ok(&["run", &job, "--detach", "--yes", "--new"]);
     scene.wait("a checkpoint has come here", 120, || scene.manifests() >= 1);
     let find = |name: &str| scene.lab(&["exec", &host, "find", "/root/.gradus", "-name", name]);
     assert_eq!((find("loop.sock"), find("join.token")), (String::new(), String::new()), "no tunnel, and no token");
     assert!(find("session.key").contains("/instances/"));
     drop(server);
-    let _server = serve(&scene, &address);
+    let _server = served(&scene, serving(&scene, &address), &address);
     scene.wait("the run has ended", 240, || scene.events().contains("trained its model"));
     let events = scene.events();
     assert_eq!(events.matches("trains from step").count(), 1, "its attempt went on: {events}");

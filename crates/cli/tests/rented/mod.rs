@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use super::direct::{Server, reachable, served, serving};
 use super::{Scene, expected};
 
 #[path = "../../../store/tests/moto/s3.rs"]
@@ -11,6 +12,7 @@ mod s3;
 /// The hosts that stand for every machine of a test.
 const HOST: u32 = 10;
 const SHARED: u32 = 16;
+const DIRECT: u32 = 17;
 
 /// A configuration of `ssh` by which every machine of AWS is this host.
 fn stand_in(scene: &Scene, host: u32) -> String {
@@ -34,25 +36,39 @@ struct Account {
 
 impl Account {
     fn with(host: u32) -> Account {
+        Account::reached(host, "tunnel")
+    }
+
+    /// The same, where agents reach their server so.
+    fn reached(host: u32, reach: &str) -> Account {
         let scene = Scene::with(&[]);
         scene.lab(&["start", &host.to_string()]);
         let moto = s3::Moto::start();
         fs::create_dir_all(scene.path("home")).unwrap();
         let options = serde_json::json!({
-            "image": "ami-12c6146b", "ssh_from": "192.0.2.1", "ssh_config": stand_in(&scene, host),
+            "image": "ami-12c6146b", "ssh_from": "192.0.2.1", "ssh_config": stand_in(&scene, host), "reach": reach,
         });
         fs::write(scene.path("home/aws.json"), options.to_string()).unwrap();
         Account { scene, moto }
     }
 
-    fn gradus(&self, arguments: &[&str]) -> String {
-        let mut command = self.scene.command(arguments);
+    /// The same command, for which moto is AWS.
+    fn at_moto(&self, mut command: Command) -> Command {
         command.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.moto.port));
         command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "secret");
-        let output = command.output().unwrap();
+        command
+    }
+
+    fn gradus(&self, arguments: &[&str]) -> String {
+        let output = self.at_moto(self.scene.command(arguments)).output().unwrap();
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "gradus {arguments:?}: {out}{err}\n{}", self.scene.events());
         out.into_owned()
+    }
+
+    /// A server that agents find at this address.
+    fn serve(&self, address: &str) -> Server {
+        served(&self.scene, self.at_moto(serving(&self.scene, address)), address)
     }
 }
 
@@ -115,4 +131,38 @@ fn trials_of_a_sweep_take_over_one_machine_and_share_its_bill() {
     let whole = used.iter().sum::<f64>().max(60.0) * rate;
     assert!((whole - 1e-5..whole + 2.0 * rate).contains(&paid), "${paid} paid, ${whole} for the machine: {text}");
     assert_eq!(account.gradus(&["cloud", "audit", "aws", "--json"]), "", "nothing is left");
+}
+
+/// Once its agent has joined, nothing of a machine that calls over TLS needs SSH: it trains on while nobody can enter it, under
+/// the next server too.
+#[test]
+#[ignore = "needs hosts and moto: `cargo xtask test` provides them"]
+fn a_machine_of_aws_that_calls_over_tls_needs_ssh_only_for_its_start() {
+    let account = Account::reached(DIRECT, "tls");
+    let (scene, host) = (&account.scene, DIRECT.to_string());
+    let job = scene.job("aws/us-east-1, instance_type: g4dn.xlarge, use_spot: true", 300);
+    // Without a server, there is no address for agents: nothing is rented.
+    let refused = account.at_moto(scene.command(&["run", &job, "--json", "--yes"])).output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&refused.stdout), String::from_utf8_lossy(&refused.stderr));
+    assert!(!refused.status.success() && said.contains("--agents-at"), "{said}");
+    assert_eq!(account.gradus(&["cloud", "audit", "aws", "--json"]), "", "nothing was rented");
+
+    let address = reachable(scene);
+    let server = account.serve(&address);
+    account.gradus(&["run", &job, "--detach", "--yes", "--new"]);
+    scene.wait("a checkpoint has come here", 180, || scene.manifests() >= 1);
+    let find = |name: &str| scene.lab(&["exec", &host, "find", "/root/.gradus", "-name", name]);
+    assert_eq!((find("loop.sock"), find("join.token")), (String::new(), String::new()), "no tunnel, and no token");
+    assert!(find("session.key").contains("/instances/"));
+    fs::write(scene.path("ssh_stand_in"), "Host i-*\n  ProxyCommand false\n").unwrap();
+    drop(server);
+    let _server = account.serve(&address);
+    scene.wait("the run has ended", 240, || scene.events().contains("trained its model"));
+    let events = scene.events();
+    assert_eq!(events.matches("trains from step").count(), 1, "its attempt went on: {events}");
+    assert_eq!(scene.weights(), expected(300));
+    let log = scene.path("home/instances").join(format!("{}-i1", scene.name())).join("reach.log");
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("was started to join"), "the next server has not tried to enter it: {log}");
+    scene.wait("it is given back", 60, || account.gradus(&["cloud", "audit", "aws", "--json"]).is_empty());
 }

@@ -30,6 +30,7 @@ use crate::catalog::Catalog;
 use crate::provider::{BillingRule, ProviderTraits};
 use crate::rented::offers::{Listable, offers};
 use crate::rented::{CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, in_regions};
+use crate::ssh::NodeReach;
 use listed::{EcsGroup, GroupsAnswer, InstancesPage, RegionsAnswer, SwitchesAnswer, VpcSwitch};
 use order::EcsSite;
 use wire::{AcsService, AlibabaClient};
@@ -75,6 +76,8 @@ pub struct AlibabaOptions {
     pub vswitches: BTreeMap<String, String>,
     /// The currency of the account, `USD` or `CNY`, in which the limit of a spot price is stated; dollars without it.
     pub currency: Option<String>,
+    /// How agents of its machines reach the loop.
+    pub reach: NodeReach,
 }
 
 /// A client for ECS.

@@ -10,7 +10,7 @@ use super::*;
 use crate::aws::wire::signature::AccessKey;
 use crate::aws::wire::{HttpReply, HttpRequest, times};
 use crate::provider::Provider;
-use crate::rented::twin::{OWNER, audits, clock, conforms, launched, provider, request, word_of};
+use crate::rented::twin::{OWNER, audits, clock, conforms, launched, provider, rents_over_tls, request, word_of};
 
 /// Machines, and how the next request to make one goes wrong.
 #[derive(Default)]
@@ -383,4 +383,10 @@ fn what_is_missing_is_named() {
 fn an_audit_ends_what_no_run_has_and_nothing_else() {
     let twin = Arc::new(Twin::default());
     audits(Cloud::Alibaba, || api(&twin), KIND, || twin.step());
+}
+
+#[test]
+fn machines_that_call_over_tls_are_rented_only_where_they_are_heard() {
+    let twin = Arc::new(Twin::default());
+    rents_over_tls(|| api(&twin), KIND, || twin.state.lock().unwrap().made);
 }

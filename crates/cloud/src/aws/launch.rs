@@ -115,7 +115,7 @@ impl Aws {
             Ok(Some(rental)) if rental.request.token != request.token => {
                 Err(refused(format!("`{instance}` was asked for with token `{}` before", rental.request.token)))
             }
-            Ok(Some(rental)) => Ok(rental),
+            Ok(Some(rental)) => self.reach.require_for(&rental).map(|()| rental),
             Ok(None) => self.ordered(instance, request),
             Err(error) => Err(ProviderAnswer::Doubt(format!("cannot read what was asked for: {error}"))),
         }
@@ -124,6 +124,7 @@ impl Aws {
     /// Prepares the region and stores the request. This rents nothing.
     fn ordered(&self, instance: &InstanceId, request: &LaunchRequest) -> Result<Rental, ProviderAnswer> {
         let choice: MachineChoice = request.offer.kind.parse().map_err(refused)?;
+        let reach = self.reach.wanted()?;
         let here = |error: std::io::Error| refused(format!("cannot prepare to rent `{}`: {error}", request.offer.kind));
         let key = {
             let _one_at_a_time = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -139,10 +140,10 @@ impl Aws {
         let of = |member: &InstanceId| LaunchRequest { members: vec![member.clone()], ..request.clone() };
         for member in &request.members[1..] {
             let rental = Rental::new(of(member), choice.region.clone(), Vec::new());
-            let rental = Rental { account: account.clone(), ..rental };
+            let rental = Rental { account: account.clone(), reach, ..rental };
             self.rentals.write(member, &rental).map_err(here)?;
         }
-        let rental = Rental { account, ..Rental::new(of(instance), choice.region, params) };
+        let rental = Rental { account, reach, ..Rental::new(of(instance), choice.region, params) };
         self.rentals.write(instance, &rental).map_err(here)?;
         Ok(rental)
     }
@@ -216,8 +217,9 @@ pub(super) fn refused(message: String) -> ProviderAnswer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::scripted::{Script, aws, error};
+    use super::super::wire::scripted::{Script, aws, aws_reached, error};
     use super::*;
+    use crate::ssh::NodeReach;
 
     fn request() -> LaunchRequest {
         let offer = domain::Offer {
@@ -274,6 +276,29 @@ mod tests {
         }
         check(1, &[Some("InsufficientInstanceCapacity"), Some("RequestLimitExceeded")], "refused 1, refused 1");
         check(0, &[Some("InternalError"), Some("IdempotentInstanceTerminated")], "doubt 1, doubt 2");
+    }
+
+    #[test]
+    fn machines_that_call_over_tls_are_rented_only_where_they_are_heard() {
+        let (home, instance) = (tempfile::tempdir().unwrap(), InstanceId::new("r-i1"));
+        let script = Script::new(|_| Ok(error("InsufficientInstanceCapacity")));
+        let deaf = |reach| aws_reached(home.path(), script.clone(), reach);
+        let refused = |aws: &Aws| match aws.launch(&request()) {
+            ProviderAnswer::Refused(Refusal::Denied { message }) => {
+                assert!(message.contains("--agents-at"), "{message}");
+            }
+            other => panic!("{other:?}"),
+        };
+        refused(&deaf(NodeReach::Tls));
+        assert_eq!(deaf(NodeReach::Tls).rentals.read(&instance).unwrap(), None);
+        // It was prepared by a server that has an address, and never sent.
+        let direct = Rental { reach: NodeReach::Tls, ..rental(0) };
+        deaf(NodeReach::Tunnel).rentals.write(&instance, &direct).unwrap();
+        refused(&deaf(NodeReach::Tunnel));
+        assert_eq!(script.asked.lock().unwrap().len(), 0, "nothing was asked for");
+        // That it was sent before is not to be forgotten.
+        deaf(NodeReach::Tunnel).rentals.write(&instance, &Rental { unanswered: 1, ..direct }).unwrap();
+        assert!(matches!(deaf(NodeReach::Tls).launch(&request()), ProviderAnswer::Refused(Refusal::Capacity { .. })));
     }
 
     #[test]

@@ -45,6 +45,7 @@ use crate::rented::audit::rate;
 use crate::rented::kept::KeptMachines;
 use crate::rented::reach::Reach;
 use crate::rented::rentals::{self, Rentals};
+use crate::ssh::NodeReach;
 use wire::answers::ListedMachine;
 use wire::failure::AwsFailure;
 
@@ -79,6 +80,8 @@ pub struct AwsOptions {
     pub ssh_from: Option<String>,
     /// Configuration of `ssh` that is read before ours, such as for a jump host.
     pub ssh_config: Option<PathBuf>,
+    /// How agents of its machines reach the loop.
+    pub reach: NodeReach,
 }
 
 /// Settings of the provider.
@@ -220,7 +223,7 @@ impl Aws {
         let rental = self.rentals.read(&seen.instance).ok().flatten();
         if let (Some(rental), Some(address)) = (rental, machine.address()) {
             self.learn_account(&seen.instance, &rental);
-            self.reach.attend(&rental.request, &seen.handle, address);
+            self.reach.attend(&rental, &seen.handle, address);
         }
     }
 

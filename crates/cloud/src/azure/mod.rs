@@ -33,6 +33,7 @@ use crate::rented::offers::{Listable, offers};
 use crate::rented::{
     CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, MachinePower, value,
 };
+use crate::ssh::NodeReach;
 use check::{ArmPermission, missing};
 use listed::{ListedAddress, ListedVm};
 use wire::AzureClient;
@@ -86,6 +87,8 @@ pub struct AzureOptions {
     /// The address of a subnet for each region; without it, the subnet `default` of the virtual network `gradus-REGION` in the
     /// resource group.
     pub subnets: BTreeMap<String, String>,
+    /// How agents of its machines reach the loop.
+    pub reach: NodeReach,
 }
 
 /// A client for Azure.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::aws::wire::{HttpReply, HttpRequest, times};
 use crate::provider::Provider;
-use crate::rented::twin::{audits, clock, conforms, launched, provider, stops_and_starts, word_of};
+use crate::rented::twin::{audits, clock, conforms, launched, provider, rents_over_tls, stops_and_starts, word_of};
 
 /// Machines, and how the next request to make one goes wrong.
 #[derive(Default)]
@@ -364,4 +364,10 @@ fn an_account_is_a_subscription_with_a_resource_group_in_any_case() {
     assert_eq!(Azure { options: shouted, ..api.of_account("S/x").unwrap() }.account(), api.account());
     let path = api.of_account("t/before").unwrap().machine_path("m");
     assert!(path.starts_with("/subscriptions/t/resourceGroups/before/providers/Microsoft.Compute/"), "{path}");
+}
+
+#[test]
+fn machines_that_call_over_tls_are_rented_only_where_they_are_heard() {
+    let twin = Arc::new(Twin::default());
+    rents_over_tls(|| api(&twin), KIND, || twin.state.lock().unwrap().made);
 }

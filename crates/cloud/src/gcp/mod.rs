@@ -75,6 +75,8 @@ pub struct GcpOptions {
     pub subnetworks: std::collections::BTreeMap<String, String>,
     /// Network tags, by which firewall rules of the user's apply.
     pub tags: Vec<String>,
+    /// How agents of its machines reach the loop.
+    pub reach: crate::ssh::NodeReach,
 }
 
 /// A client for Compute Engine.
@@ -85,12 +87,9 @@ pub struct Gcp {
     options: GcpOptions,
 }
 
-/// A gibibyte.
-const GIB: u64 = 1 << 30;
-
 /// Gibibytes of the disk of a machine with so much for its work.
 pub fn disk_gib(work: Bytes) -> u64 {
-    work.0.div_ceil(GIB) + SYSTEM_GIB
+    work.0.div_ceil(1 << 30) + SYSTEM_GIB
 }
 
 impl Gcp {

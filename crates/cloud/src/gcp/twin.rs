@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::aws::wire::{HttpReply, HttpRequest};
 use crate::provider::Provider;
-use crate::rented::twin::{audits, conforms, launched, provider, stops_and_starts, word_of};
+use crate::rented::twin::{audits, conforms, launched, provider, rents_over_tls, stops_and_starts, word_of};
 
 /// Machines, and how the next request to make one goes wrong.
 #[derive(Default)]
@@ -350,4 +350,10 @@ fn machines_of_the_project_that_was_named_before_are_not_gone() {
     assert_eq!(end(), ProviderAnswer::Ending);
     twin.step();
     assert!(matches!(seen().machines[0].state, MachineState::Gone(Some(_))));
+}
+
+#[test]
+fn machines_that_call_over_tls_are_rented_only_where_they_are_heard() {
+    let twin = Arc::new(Twin::default());
+    rents_over_tls(|| api(&twin), KIND, || twin.state.lock().unwrap().made);
 }

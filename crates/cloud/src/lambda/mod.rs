@@ -25,6 +25,7 @@ use crate::rented::user_data::user_data;
 use crate::rented::{
     CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, name_prefix, value,
 };
+use crate::ssh::NodeReach;
 
 /// The provider's name.
 pub const NAME: &str = "lambda";
@@ -52,6 +53,14 @@ const TRAITS: ProviderTraits = ProviderTraits {
     keeps_events: false,
     concurrency: 4,
 };
+
+/// What the user may set in `lambda.json` of a home.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LambdaOptions {
+    /// How agents of its machines reach the loop.
+    pub reach: NodeReach,
+}
 
 /// A client for Lambda's API.
 pub struct Lambda {

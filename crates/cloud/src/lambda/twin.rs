@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::provider::{LaunchRequest, Provider};
-use crate::rented::twin::{conforms, provider};
+use crate::rented::twin::{conforms, provider, rents_over_tls};
 
 /// Machines, keys, and how the next launch goes wrong.
 #[derive(Default)]
@@ -199,4 +199,10 @@ fn machines_of_others_are_not_seen() {
     assert_eq!(api(&twin).check().unwrap(), 1);
     let wrong = Lambda::new(twin, None, "other");
     assert!(matches!(wrong.check(), Err(CloudFailure::Denied(why)) if why.contains("set `LAMBDA_API_KEY`")));
+}
+
+#[test]
+fn machines_that_call_over_tls_are_rented_only_where_they_are_heard() {
+    let twin = Arc::new(Twin::default());
+    rents_over_tls(|| api(&twin), "us-east-1/gpu_1x_a10", || twin.state.lock().unwrap().made);
 }

@@ -148,7 +148,7 @@ impl<C: CloudApi> Rented<C> {
             true
         });
         if let (Ok(Some(rental)), MachineState::Running, Some(address)) = (rental, machine.state, &machine.address) {
-            self.reach.attend(&rental.request, &MachineHandle(machine.handle.clone()), address);
+            self.reach.attend(&rental, &MachineHandle(machine.handle.clone()), address);
         }
     }
 

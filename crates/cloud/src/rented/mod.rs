@@ -148,10 +148,11 @@ impl<C: CloudApi> Rented<C> {
                     rental.request.token
                 )));
             }
-            Ok(Some(rental)) => return Ok(rental),
+            Ok(Some(rental)) => return self.reach.require_for(&rental).map(|()| rental),
             Ok(None) => {}
             Err(error) => return Err(ProviderAnswer::Doubt(format!("cannot read what was asked for: {error}"))),
         }
+        let reach = self.reach.wanted()?;
         let here = |error: io::Error| refused(format!("cannot prepare to rent `{}`: {error}", request.offer.kind));
         let key = key::public_key(&self.rentals.shared()).map_err(here)?;
         let name = machine_name(&self.owner, instance);
@@ -162,7 +163,7 @@ impl<C: CloudApi> Rented<C> {
         })?;
         self.rentals.note_region(&choice.region).map_err(here)?;
         let rental = Rental::new(request.clone(), choice.region.clone(), params);
-        let rental = Rental { account: self.api.account(), ..rental };
+        let rental = Rental { account: self.api.account(), reach, ..rental };
         self.rentals.write(instance, &rental).map_err(here)?;
         Ok(rental)
     }

@@ -15,6 +15,7 @@ use domain::{InstanceId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::aws::wire::query::Params;
+use crate::ssh::NodeReach;
 
 /// A stored request, and its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub struct Rental {
     /// The key with which it was asked for last, unless keys end by themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// How its agent reaches the loop. A file of a version that did not write it down means a tunnel.
+    #[serde(default, skip_serializing_if = "NodeReach::is_default")]
+    pub reach: NodeReach,
     /// What is sent.
     pub params: Params,
     /// Requests that were sent without a conclusive answer: each may have rented. A file of a version that did not
@@ -74,6 +78,7 @@ impl Rental {
             region,
             account: None,
             key: None,
+            reach: NodeReach::default(),
             params,
             unanswered: 0,
             handle: None,
@@ -83,6 +88,11 @@ impl Rental {
             missed: None,
             is_ending: false,
         }
+    }
+
+    /// Whether anything may have been rented by it.
+    pub fn may_have_rented(&self) -> bool {
+        self.handle.is_some() || self.unanswered > 0
     }
 }
 
@@ -114,6 +124,11 @@ impl Rentals {
     /// The folder of what concerns the cloud as a whole.
     pub fn shared(&self) -> PathBuf {
         self.home.join(self.cloud)
+    }
+
+    /// Of which cloud they are.
+    pub fn cloud(&self) -> &'static str {
+        self.cloud
     }
 
     fn file(&self) -> String {

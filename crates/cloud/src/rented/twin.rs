@@ -14,7 +14,8 @@ use super::{CloudApi, ReachSettings, Rented, machine_name};
 use crate::catalog::{Catalog, import};
 use crate::conformance::{self, Awaited, ProviderWorld};
 use crate::provider::{LaunchRequest, Provider, offers};
-use crate::ssh::Executables;
+use crate::rented::rentals::Rentals;
+use crate::ssh::{DirectDoor, Executables, NodeReach};
 
 /// Who rents in tests.
 pub const OWNER: &str = "Me of Tests";
@@ -33,6 +34,11 @@ const PRICE: &str = "cloud,region,instance_type,gpu,gpu_count,vcpu,mem_gib,on_de
 
 /// A provider with a home of its own, whose machines nobody can reach.
 pub fn provider<C: CloudApi>(home: &Path, api: C) -> Rented<C> {
+    provider_reached(home, api, (NodeReach::Tunnel, None))
+}
+
+/// The same, where agents of machines that it rents are to reach the loop so.
+fn provider_reached<C: CloudApi>(home: &Path, api: C, (reach, door): (NodeReach, Option<DirectDoor>)) -> Rented<C> {
     if api.name() == crate::tencent::NAME {
         let catalog = Catalog::embedded().unwrap();
         let read = import::read("prices.csv", PRICE, &catalog, &import::Defaults::default()).unwrap();
@@ -42,7 +48,8 @@ pub fn provider<C: CloudApi>(home: &Path, api: C) -> Rented<C> {
     std::fs::write(&unreachable, "Host *\n  ProxyCommand false\n").unwrap();
     let program = Executables { gradus: "/bin/true".into(), rank: "/bin/true".into(), libtorch: None };
     let socket = home.join("loop.sock");
-    let settings = ReachSettings { owner: OWNER.into(), socket, program, ssh_config: Some(unreachable), door: None };
+    let (owner, ssh_config) = (OWNER.into(), Some(unreachable));
+    let settings = ReachSettings { owner, socket, program, ssh_config, reach, door };
     Rented::with_clock(home.to_owned(), settings, api, clock)
 }
 
@@ -111,6 +118,28 @@ pub fn word_of(answer: &ProviderAnswer) -> &'static str {
         ProviderAnswer::Doubt(_) => "doubt",
         other => panic!("{other:?}"),
     }
+}
+
+/// Machines whose agents are to call over TLS are rented only by a loop with an address for them, and stay such machines.
+/// `made` counts those that the cloud has rented.
+pub fn rents_over_tls<C: CloudApi>(api: impl Fn() -> C, kind: &str, made: impl Fn() -> u32) {
+    let (home, instance) = (tempfile::tempdir().unwrap(), InstanceId::new("r-i1"));
+    let rentals = Rentals::new(home.path(), api().name());
+    let ask = |reach, door| {
+        let rents = provider_reached(home.path(), api(), (reach, door));
+        let request = request(&rents, "r-i1", kind);
+        rents.call(&ProviderCall::Launch(Box::new(request)))
+    };
+    let refused = ask(NodeReach::Tls, None);
+    let ProviderAnswer::Refused(Refusal::Denied { message }) = refused else { panic!("{refused:?}") };
+    assert!(message.contains("--agents-at"), "{message}");
+    assert_eq!((made(), rentals.read(&instance).unwrap()), (0, None), "nothing was asked for");
+    let door = DirectDoor::new(|_, _| Err("nobody joins here".to_owned()), |_| false);
+    assert!(matches!(ask(NodeReach::Tls, Some(door)), ProviderAnswer::Accepted(_)));
+    // Whatever is set since, it is the same machine and is reached as before.
+    assert!(matches!(ask(NodeReach::Tunnel, None), ProviderAnswer::Accepted(_)));
+    let known = rentals.read(&instance).unwrap().map(|rental| rental.reach);
+    assert_eq!((made(), known), (1, Some(NodeReach::Tls)));
 }
 
 /// An audit ends what no run has once it is old enough, and nothing else; `step` moves the cloud on.

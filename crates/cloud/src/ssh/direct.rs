@@ -48,17 +48,22 @@ impl FromStr for NodeReach {
 }
 
 type Offering = dyn Fn(&InstanceId, Elapsed) -> Result<JoinOffer, String> + Send + Sync;
+type Joined = dyn Fn(&InstanceId) -> bool + Send + Sync;
 
 /// Makes join tokens of the server that agents reach directly, each for one instance and for a while.
 #[derive(Clone)]
-pub struct DirectDoor(Arc<Offering>);
+pub struct DirectDoor {
+    offer: Arc<Offering>,
+    joined: Arc<Joined>,
+}
 
 impl DirectDoor {
-    /// A door whose tokens `offer` makes.
+    /// A door whose tokens `offer` makes; `joined` says whether the agent of an instance has used one.
     pub fn new(
         offer: impl Fn(&InstanceId, Elapsed) -> Result<JoinOffer, String> + Send + Sync + 'static,
+        joined: impl Fn(&InstanceId) -> bool + Send + Sync + 'static,
     ) -> DirectDoor {
-        DirectDoor(Arc::new(offer))
+        DirectDoor { offer: Arc::new(offer), joined: Arc::new(joined) }
     }
 
     /// What the agent of an instance needs in order to join within a time.
@@ -66,7 +71,12 @@ impl DirectDoor {
     /// # Errors
     /// Why there is no token.
     pub fn offer(&self, instance: &InstanceId, within: Elapsed) -> Result<JoinOffer, String> {
-        (self.0)(instance, within)
+        (self.offer)(instance, within)
+    }
+
+    /// Whether the agent of an instance has joined, also if that was before a restart of the server.
+    pub fn has_joined(&self, instance: &InstanceId) -> bool {
+        (self.joined)(instance)
     }
 }
 

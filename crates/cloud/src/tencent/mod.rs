@@ -34,6 +34,7 @@ use crate::rented::offers::{Listable, offers};
 use crate::rented::{
     CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, in_regions, value,
 };
+use crate::ssh::NodeReach;
 use listed::{GroupSet, ImageSet, InstancesAnswer, RegionSet, SoldSet, ZoneSet};
 use order::CvmSite;
 use wire::{TcService, TencentClient};
@@ -79,6 +80,8 @@ pub struct TencentOptions {
     pub subnets: BTreeMap<String, String>,
     /// The currency of the account, `USD` or `CNY`, in which the limit of a spot price is stated; dollars without it.
     pub currency: Option<String>,
+    /// How agents of its machines reach the loop.
+    pub reach: NodeReach,
 }
 
 /// A client for CVM.

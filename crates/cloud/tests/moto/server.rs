@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cloud::aws::credentials::CredentialSources;
 use cloud::aws::wire::{HttpReply, HttpRequest, HttpTransport};
 use cloud::aws::{Client, ReachSettings};
-use cloud::ssh::Executables;
+use cloud::ssh::{Executables, NodeReach};
 use cloud::{Aws, AwsOptions, AwsSettings};
 
 /// A running moto, ended when dropped.
@@ -100,6 +100,7 @@ pub fn provider(home: &Path, port: u16, key: (&str, &str)) -> Aws {
         socket: home.join("loop.sock"),
         program,
         ssh_config: Some(unreachable),
+        reach: NodeReach::Tunnel,
         door: None,
     };
     Aws::new(AwsSettings { home: home.to_owned(), options, reach }, client(port, key))

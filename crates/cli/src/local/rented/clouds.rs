@@ -9,7 +9,7 @@ use cloud::aws::Client;
 use cloud::aws::wire::{HttpReply, HttpRequest, HttpTransport};
 use cloud::azure::{self, Azure, AzureOptions};
 use cloud::gcp::{self, Gcp, GcpOptions};
-use cloud::lambda::{self, Lambda};
+use cloud::lambda::{self, Lambda, LambdaOptions};
 use cloud::rented::{CloudApi, MachineChoice, ReachSettings, Rented, offers};
 use cloud::tencent::{self, Tencent, TencentOptions};
 use cloud::{Aws, AwsOptions, AwsSettings, Catalog, Provider, SshSettings};
@@ -200,17 +200,18 @@ fn no_credentials(cloud: &str, why: &str, hint: &str) -> Error {
 /// # Errors
 /// [`Error::File`] or [`Error::Usage`] when a file of settings cannot be read.
 pub fn providers(settings: &GlobalSettings, home: &Home, ssh: &SshSettings) -> Result<Vec<Arc<dyn Provider>>, Error> {
-    let reach = |ssh_config| ReachSettings {
+    let reach = |ssh_config, reach| ReachSettings {
         owner: ssh.owner.clone(),
         socket: ssh.socket.clone(),
         program: ssh.program.clone(),
         ssh_config,
+        reach,
         door: ssh.door.clone(),
     };
     let aws_options: AwsOptions = options(home, "aws.json", "docs/aws.md")?;
     let aws = AwsSettings {
         home: home.root().to_owned(),
-        reach: reach(aws_options.ssh_config.clone()),
+        reach: reach(aws_options.ssh_config.clone(), aws_options.reach),
         options: aws_options,
     };
     let client = Client::new(Arc::new(LazyWeb::default()), settings.aws.clone());
@@ -218,22 +219,25 @@ pub fn providers(settings: &GlobalSettings, home: &Home, ssh: &SshSettings) -> R
     let was_used = |name: &str| home.root().join(name).is_dir();
     let root = || home.root().to_owned();
     if let Some(api) = lambda(settings)?.or_else(|| was_used(lambda::NAME).then(|| without_key(settings))) {
-        providers.push(Arc::new(Rented::new(root(), reach(None), api)));
+        let options: LambdaOptions = options(home, "lambda.json", "docs/lambda.md")?;
+        providers.push(Arc::new(Rented::new(root(), reach(None, options.reach), api)));
     }
     let (api, has_project) = gcp(settings, home)?;
     if has_project && settings.gcp.is_set() || was_used(gcp::NAME) {
-        providers.push(Arc::new(Rented::new(root(), reach(None), api)));
+        providers.push(Arc::new(Rented::new(root(), reach(None, gcp_options(home)?.reach), api)));
     }
     // The identity of a machine is set by no variable, so that only the subscription says that Azure is used.
     let (api, has_subscription) = azure(settings, home)?;
     if has_subscription || was_used(azure::NAME) {
-        providers.push(Arc::new(Rented::new(root(), reach(None), api)));
+        providers.push(Arc::new(Rented::new(root(), reach(None, azure_options(home)?.reach), api)));
     }
     if settings.alibaba.is_set() || was_used(alibaba::NAME) {
-        providers.push(Arc::new(Rented::new(root(), reach(None), alibaba(settings, home)?)));
+        let reach = reach(None, alibaba_options(home)?.reach);
+        providers.push(Arc::new(Rented::new(root(), reach, alibaba(settings, home)?)));
     }
     if settings.tencent.is_set() || was_used(tencent::NAME) {
-        providers.push(Arc::new(Rented::new(root(), reach(None), tencent(settings, home)?)));
+        let reach = reach(None, tencent_options(home)?.reach);
+        providers.push(Arc::new(Rented::new(root(), reach, tencent(settings, home)?)));
     }
     Ok(providers)
 }
@@ -252,7 +256,7 @@ fn without_key(settings: &GlobalSettings) -> Lambda {
 
 /// A client for Compute Engine, and whether a project is known.
 fn gcp(settings: &GlobalSettings, home: &Home) -> Result<(Gcp, bool), Error> {
-    let options: GcpOptions = options(home, "gcp.json", "docs/gcp.md")?;
+    let options = gcp_options(home)?;
     let project = options.project.clone().or_else(|| settings.gcp.project());
     let endpoint = settings.gcp.variable("GRADUS_GCP_ENDPOINT").map(str::to_owned);
     let (web, sources) = (Arc::new(LazyWeb::default()), settings.gcp.clone());
@@ -262,7 +266,7 @@ fn gcp(settings: &GlobalSettings, home: &Home) -> Result<(Gcp, bool), Error> {
 
 /// A client for Azure, and whether a subscription is known.
 fn azure(settings: &GlobalSettings, home: &Home) -> Result<(Azure, bool), Error> {
-    let options: AzureOptions = options(home, "azure.json", "docs/azure.md")?;
+    let options = azure_options(home)?;
     let named = settings.azure.variable("AZURE_SUBSCRIPTION_ID").map(str::to_owned);
     let subscription = options.subscription.clone().or(named);
     let (web, sources) = (Arc::new(LazyWeb::default()), settings.azure.clone());
@@ -273,16 +277,30 @@ fn azure(settings: &GlobalSettings, home: &Home) -> Result<(Azure, bool), Error>
 
 /// A client for Alibaba Cloud.
 fn alibaba(settings: &GlobalSettings, home: &Home) -> Result<Alibaba, Error> {
-    let options: AlibabaOptions = options(home, "alibaba.json", "docs/alibaba.md")?;
     let endpoint = settings.alibaba.variable("GRADUS_ALIBABA_ENDPOINT");
-    Ok(Alibaba::new(Arc::new(LazyWeb::default()), endpoint, settings.alibaba.clone(), options))
+    Ok(Alibaba::new(Arc::new(LazyWeb::default()), endpoint, settings.alibaba.clone(), alibaba_options(home)?))
 }
 
 /// A client for Tencent Cloud.
 fn tencent(settings: &GlobalSettings, home: &Home) -> Result<Tencent, Error> {
-    let options: TencentOptions = options(home, "tencent.json", "docs/tencent.md")?;
     let endpoint = settings.tencent.variable("GRADUS_TENCENT_ENDPOINT");
-    Ok(Tencent::new(Arc::new(LazyWeb::default()), endpoint, settings.tencent.clone(), options))
+    Ok(Tencent::new(Arc::new(LazyWeb::default()), endpoint, settings.tencent.clone(), tencent_options(home)?))
+}
+
+fn gcp_options(home: &Home) -> Result<GcpOptions, Error> {
+    options(home, "gcp.json", "docs/gcp.md")
+}
+
+fn azure_options(home: &Home) -> Result<AzureOptions, Error> {
+    options(home, "azure.json", "docs/azure.md")
+}
+
+fn alibaba_options(home: &Home) -> Result<AlibabaOptions, Error> {
+    options(home, "alibaba.json", "docs/alibaba.md")
+}
+
+fn tencent_options(home: &Home) -> Result<TencentOptions, Error> {
+    options(home, "tencent.json", "docs/tencent.md")
 }
 
 /// What the user has set in a file of the home folder; nothing where there is none.

@@ -118,6 +118,7 @@ impl Aws {
         }
         let rental = Rental {
             account: known.account.clone(),
+            reach: self.reach.wanted()?,
             handle: Some(known.handle.clone()),
             rented: Some(client::now()),
             ..Rental::new(request.clone(), known.region.clone(), Vec::new())

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::super::credentials::CredentialSources;
 use super::super::{Aws, AwsOptions, AwsSettings, Client, ReachSettings};
 use super::{HttpReply, HttpRequest, HttpTransport};
-use crate::ssh::Executables;
+use crate::ssh::{Executables, NodeReach};
 
 type Answering = dyn Fn(&str) -> Result<HttpReply, String> + Send + Sync;
 
@@ -52,9 +52,14 @@ pub fn client(script: Arc<Script>) -> Client {
 
 /// The provider that uses it.
 pub fn aws(home: &Path, script: Arc<Script>) -> Aws {
+    aws_reached(home, script, NodeReach::Tunnel)
+}
+
+/// The same, where agents of machines that it rents are to reach a loop so that has no address for them.
+pub fn aws_reached(home: &Path, script: Arc<Script>, reach: NodeReach) -> Aws {
     let program = Executables { gradus: "/bin/true".into(), rank: "/bin/true".into(), libtorch: None };
-    let reach =
-        ReachSettings { owner: "me".into(), socket: home.join("loop.sock"), program, ssh_config: None, door: None };
+    let (owner, socket) = ("me".into(), home.join("loop.sock"));
+    let reach = ReachSettings { owner, socket, program, ssh_config: None, reach, door: None };
     let options = AwsOptions { ssh_from: Some("192.0.2.1".into()), ..AwsOptions::default() };
     Aws::new(AwsSettings { home: home.to_owned(), options, reach }, client(script))
 }

@@ -139,6 +139,7 @@ impl<C: CloudApi> Rented<C> {
         }
         let rental = Rental {
             account: known.account.clone(),
+            reach: self.reach.wanted()?,
             handle: Some(known.handle.clone()),
             ..Rental::new(request.clone(), known.region.clone(), Vec::new())
         };
@@ -193,7 +194,7 @@ impl<C: CloudApi> Rented<C> {
         if let (true, Some(rental), MachineState::Running, Some(address)) =
             (is_wanted, rental, machine.state, &machine.address)
         {
-            self.reach.attend(&rental.request, &MachineHandle(machine.handle.clone()), address);
+            self.reach.attend(&rental, &MachineHandle(machine.handle.clone()), address);
         }
         Ok(())
     }

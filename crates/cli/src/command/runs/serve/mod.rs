@@ -42,7 +42,8 @@ pub struct Args {
     /// Key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Address at which agents of nodes with `--reach tls` find this server, such as `https://192.0.2.7:7070`
+    /// Address at which agents of nodes with `--reach tls`, and of clouds' machines with `reach` in their settings, find this
+    /// server, such as `https://192.0.2.7:7070`
     #[arg(long, value_name = "URL", requires = "tls_cert")]
     agents_at: Option<String>,
     /// CA certificates by which those agents recognise the server, or `system` [default: this very certificate]
@@ -174,11 +175,13 @@ fn with_agents(listen: Option<Listen>, args: &Args, home: &Home) -> Result<Optio
     Ok(Some(Listen { agents: Some(agents), ..listen }))
 }
 
-/// Makes join tokens for nodes whose agents reach the server directly.
+/// Makes join tokens for machines whose agents reach the server directly.
 fn door_for_agents(access: Arc<AgentAccess>) -> DirectDoor {
-    DirectDoor::new(move |instance, within| {
-        access.offer(instance, within, server::clock::now()).map_err(|error| error.to_string())
-    })
+    let joined = access.clone();
+    DirectDoor::new(
+        move |instance, within| access.offer(instance, within, server::clock::now()).map_err(|error| error.to_string()),
+        move |instance| joined.has_joined(instance),
+    )
 }
 
 /// The error for an unusable certificate or key, with a hint.

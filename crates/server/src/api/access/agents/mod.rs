@@ -67,6 +67,11 @@ impl AgentAccess {
         Ok(JoinOffer { server: self.server.clone(), token: AccessSecret(token) })
     }
 
+    /// Whether the agent of an instance has joined, with whatever token.
+    pub fn has_joined(&self, instance: &InstanceId) -> bool {
+        self.known().get(instance).is_some_and(|entry| entry.session.is_some())
+    }
+
     /// Lets an agent join; it is stored before this returns.
     pub(super) fn join(&self, request: &JoinRequest, now: Timestamp) -> Result<Result<(), JoinRefusal>, Error> {
         let (token, secret) = (sha256(&request.token.0), sha256(&request.secret.0));
@@ -145,8 +150,10 @@ mod tests {
             token: offer.token.clone(),
             secret: AccessSecret(secret.to_owned()),
         };
+        assert!(!access.has_joined(&instance), "a token was made, and not used");
         assert_eq!(access.join(&request("mine"), Timestamp(1)).unwrap(), Ok(()));
         let again = open();
+        assert!(again.has_joined(&instance) && !again.has_joined(&InstanceId::new("r-1-i2")));
         assert_eq!(again.instance_of("mine"), Some(instance.clone()));
         assert_eq!(again.instance_of("other"), None);
         assert_eq!(again.join(&request("other"), Timestamp(2)).unwrap(), Err(JoinRefusal::Used(instance.clone())));
