@@ -5,7 +5,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use domain::{Rate, RunId};
 use server::control::{Control, LEASE, Left, Wake};
@@ -20,6 +20,9 @@ use crate::settings::GlobalSettings;
 
 /// Interval at which a follower tries to become the loop.
 const TAKE_OVER: Duration = Duration::from_millis(100);
+
+/// A server that only it can stand in for is waited for so long: it may be being replaced by a newer version.
+const REPLACED: Duration = Duration::from_secs(10);
 
 /// Follows a run until it has ended and its bill is final, or until Ctrl-C.
 ///
@@ -65,7 +68,7 @@ pub fn attend(
 /// Runs the control loop once this process holds its lock, and waits for the process that does until then.
 ///
 /// # Errors
-/// [`Error::Server`] when the state cannot be read or written.
+/// [`Error::Server`] when the state cannot be read or written, [`Error::Code`] where only a server hears the agents at work.
 pub fn serve(
     settings: &GlobalSettings,
     home: &Home,
@@ -79,6 +82,7 @@ pub fn serve(
     }
     loop {
         let mut state = State::open_lean(home)?;
+        let mut missed: Option<Instant> = None;
         let lock = loop {
             state.refresh()?;
             if done(state.world()) {
@@ -87,10 +91,14 @@ pub fn serve(
             if interrupted.load(Ordering::SeqCst) {
                 return Ok(Left::Interrupted);
             }
-            if !home.has_server()
-                && let Some(lock) = home.try_loop()?
-            {
-                break lock;
+            if home.has_server() {
+                missed = None;
+            } else if let Some(lock) = home.try_loop()? {
+                match machine::require_hearing(home, state.world()) {
+                    Ok(()) => break lock,
+                    Err(error) if missed.get_or_insert_with(Instant::now).elapsed() >= REPLACED => return Err(error),
+                    Err(_) => {}
+                }
             }
             std::thread::sleep(TAKE_OVER);
         };

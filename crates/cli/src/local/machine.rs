@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use cloud::ssh::{DirectDoor, Executables, Inventory};
 use cloud::{Local, LocalSettings, Provider, Ssh, SshSettings};
-use domain::Rate;
+use domain::run::InstanceState;
+use domain::{InstanceId, Rate};
+use plan::World;
 use server::Home;
 
 use super::rented;
@@ -81,6 +83,34 @@ pub fn require_served(home: &Home, provider: &str) -> Result<(), Error> {
     Err(Error::Code { message, hint: Some(hint), code: exit::WORLD })
 }
 
+/// Refuses to run a loop that has no address for agents where some call one over TLS: it would not hear them, and would end
+/// their machines as silent ones.
+///
+/// # Errors
+/// [`Error::Code`] with the machines.
+pub fn require_hearing(home: &Home, world: &World) -> Result<(), Error> {
+    let callers = callers(world, |provider, machine| match provider {
+        cloud::ssh::NAME => cloud::ssh::calls_over_tls(home.root(), machine),
+        _ => cloud::rented::calls_over_tls(home.root(), provider, machine),
+    });
+    if callers.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = callers.into_iter().map(|machine| format!("`{machine}`")).collect();
+    let message =
+        format!("agents on {} call the server of this home over TLS, and only it hears them", names.join(", "));
+    let hint = "start `gradus serve` with `--agents-at` as before; agents continue without it for a while".to_owned();
+    Err(Error::Code { message, hint: Some(hint), code: exit::WORLD })
+}
+
+/// Machines that may be at work and of which `calls` says that their agents call.
+fn callers<'a>(world: &'a World, calls: impl Fn(&str, &InstanceId) -> bool) -> Vec<&'a InstanceId> {
+    let all = world.instances.iter();
+    let at_work =
+        all.filter(|(_, one)| !matches!(one.state, InstanceState::Releasing | InstanceState::Released { .. }));
+    at_work.filter(|(id, one)| calls(&one.offer.provider, one.machine_name(id))).map(|(id, _)| id).collect()
+}
+
 /// The nodes of this home.
 ///
 /// # Errors
@@ -142,6 +172,22 @@ pub fn bytes_below(path: &std::path::Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loop_that_does_not_hear_agents_leaves_their_machines_alone() {
+        let log = include_str!("../../../server/tests/histories/first.jsonl");
+        let records: Vec<domain::Record> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let until = records.iter().position(|record| matches!(record.event, domain::Event::AgentUp { .. })).unwrap();
+        let check = |records: &[domain::Record], provider: &str, expected: usize| {
+            let world = World::replay(records).unwrap();
+            let callers = callers(&world, |of, _| of == provider);
+            assert_eq!(callers.len(), expected, "{provider}: {callers:?}");
+        };
+        check(&records[..=until], "local", 1);
+        check(&records[..=until], "aws", 0);
+        // All of its machines are gone.
+        check(&records, "local", 0);
+    }
 
     #[test]
     fn work_is_refused_for_a_cloud_that_the_server_does_not_have() {

@@ -156,6 +156,10 @@ fn a_machine_of_aws_that_calls_over_tls_needs_ssh_only_for_its_start() {
     assert!(find("session.key").contains("/instances/"));
     fs::write(scene.path("ssh_stand_in"), "Host i-*\n  ProxyCommand false\n").unwrap();
     drop(server);
+    // Whoever cannot hear its agent leaves its machine alone.
+    let attached = account.at_moto(scene.command(&["attach", &scene.name()])).output().unwrap();
+    let said = String::from_utf8_lossy(&attached.stderr);
+    assert!(!attached.status.success() && said.contains("start `gradus serve` with `--agents-at` as before"), "{said}");
     let _server = account.serve(&address);
     scene.wait("the run has ended", 240, || scene.events().contains("trained its model"));
     let events = scene.events();

@@ -36,7 +36,7 @@ pub use api::{CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachinePlace, M
 pub(crate) use api::{in_regions, or_denied};
 pub use choice::MachineChoice;
 pub use names::{machine_name, name_prefix};
-pub use reach::ReachSettings;
+pub use reach::{ReachSettings, calls_over_tls};
 
 use crate::aws::wire::query::Params;
 use crate::catalog::Catalog;

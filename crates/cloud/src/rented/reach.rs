@@ -8,10 +8,11 @@
 //! start, on standard input; once it has joined, nothing needs SSH any more, and the machine is not entered again.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::rental::{MachineHandle, Refusal};
+use domain::wants::RENTED_CLOUDS;
 use domain::{Elapsed, InstanceId, Node};
 
 use super::key;
@@ -203,6 +204,13 @@ impl Reach {
     }
 }
 
+/// Whether the agent of a machine that this home has rented from a cloud reaches the loop over TLS.
+pub fn calls_over_tls(home: &Path, cloud: &str, instance: &InstanceId) -> bool {
+    let Some(cloud) = RENTED_CLOUDS.into_iter().find(|name| *name == cloud) else { return false };
+    let rental = Rentals::new(home, cloud).read(instance).ok().flatten();
+    rental.is_some_and(|rental| rental.reach == NodeReach::Tls && rental.may_have_rented())
+}
+
 /// A rented machine as a node, which `ssh` finds by its handle in this configuration.
 fn host(rental: &Rental, handle: &MachineHandle, config: PathBuf) -> Host {
     Host {
@@ -222,7 +230,6 @@ fn host(rental: &Rental, handle: &MachineHandle, config: PathBuf) -> Host {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use domain::Offer;
@@ -290,6 +297,23 @@ mod tests {
         let direct = rental(NodeReach::Tls);
         let text = serde_json::to_string(&direct).unwrap();
         assert_eq!(serde_json::from_str::<Rental>(&text).unwrap(), direct);
+    }
+
+    #[test]
+    fn a_machine_that_may_have_been_rented_calls_as_its_rental_says() {
+        let home = tempfile::tempdir().unwrap();
+        let instance = InstanceId::new("r-i1");
+        let rentals = Rentals::new(home.path(), "aws");
+        let check = |rental: &Rental, expected: [bool; 2]| {
+            rentals.write(&instance, rental).unwrap();
+            let calls = ["aws", "gcp"].map(|cloud| calls_over_tls(home.path(), cloud, &instance));
+            assert_eq!(calls, expected, "{rental:?}");
+        };
+        check(&rental(NodeReach::Tls), [false, false]);
+        check(&Rental { unanswered: 1, ..rental(NodeReach::Tls) }, [true, false]);
+        check(&Rental { handle: Some("i-1".into()), ..rental(NodeReach::Tls) }, [true, false]);
+        check(&Rental { handle: Some("i-1".into()), ..rental(NodeReach::Tunnel) }, [false, false]);
+        assert!(!calls_over_tls(home.path(), "local", &instance));
     }
 
     #[test]

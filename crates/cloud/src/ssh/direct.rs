@@ -1,12 +1,16 @@
 //! How agents of a machine reach the loop: through a tunnel, or directly over TLS where the server has an address for them.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use domain::joining::JoinOffer;
 use domain::{Elapsed, InstanceId};
 use serde::{Deserialize, Serialize};
+
+use super::inventory::Inventory;
+use super::placement::Placements;
 
 /// How the agents of a machine reach the loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +90,14 @@ impl fmt::Debug for DirectDoor {
     }
 }
 
+/// Whether an instance of this home was placed on a node whose agents reach the loop over TLS.
+pub fn calls_over_tls(home: &Path, instance: &InstanceId) -> bool {
+    let Some(host) = Placements::new(home).host_of(instance) else { return false };
+    // Nodes that cannot be read cannot be used either.
+    let nodes = Inventory::read(home).unwrap_or_default();
+    nodes.hosts.iter().any(|node| node.name == host && node.reach == NodeReach::Tls)
+}
+
 /// Why no work is started on machines that only a server with an address for agents can use.
 pub(super) fn without_door(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
@@ -99,6 +111,23 @@ pub(super) fn without_door(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_placed_on_a_node_calls_as_the_node_does() {
+        let home = tempfile::tempdir().unwrap();
+        let node = |name: &str, reach: &str| {
+            let node = r#""node":{"cpu":"","cores":1,"memory":0,"disk_free":0}"#;
+            format!(r#"{{"name":"{name}","address":"{name}","rate":0,"reach":"{reach}",{node}}}"#)
+        };
+        let nodes = format!(r#"{{"hosts":[{},{}]}}"#, node("near", "tunnel"), node("far", "tls"));
+        std::fs::write(home.path().join("nodes.json"), nodes).unwrap();
+        let [near, far, lost] = ["r-i1", "r-i2", "r-i3"].map(InstanceId::new);
+        let placements = Placements::new(home.path());
+        placements.place(&near, "near").unwrap();
+        placements.place(&far, "far").unwrap();
+        let calls = [near, far, lost].map(|instance| calls_over_tls(home.path(), &instance));
+        assert_eq!(calls, [false, true, false]);
+    }
 
     #[test]
     fn a_reach_reads_back() {

@@ -28,7 +28,7 @@ use crate::provider::{BillingRule, LaunchRequest, Provider, ProviderAnswer, Prov
 
 pub use bootstrap::{Executables, Site, folder_of};
 pub use connection::{Connection, SshError};
-pub use direct::{DirectDoor, NodeReach};
+pub use direct::{DirectDoor, NodeReach, calls_over_tls};
 use inventory::KnownNodes;
 pub use inventory::{Host, Inventory, NodeLink};
 use placement::Placements;

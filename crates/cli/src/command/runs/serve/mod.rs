@@ -87,9 +87,9 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let (sender, inbox) = channel();
     on_signals(sender.clone(), Arc::new(AtomicBool::new(false)))?;
     let door = listen.as_ref().and_then(|listen| listen.agents.clone()).map(door_for_agents);
+    let state = opened(&home, door.is_some())?;
     let providers = machine::providers_with(settings, &home, args.price, door)?;
     machine::note_served(&home, &providers)?;
-    let state = State::open_lean(&home)?;
     let door = routes::serve(&home, sender.clone(), args.quota)?;
     let answers = Answers {
         planner: planner(settings.clone(), home.clone(), args.price),
@@ -173,6 +173,15 @@ fn with_agents(listen: Option<Listen>, args: &Args, home: &Home) -> Result<Optio
     };
     let agents = AgentAccess::open(home, AgentServer { url, trust })?;
     Ok(Some(Listen { agents: Some(agents), ..listen }))
+}
+
+/// The state of this home, unless agents of it call over TLS and this server has no address at which it hears them.
+fn opened(home: &Home, has_door: bool) -> Result<State, Error> {
+    let state = State::open_lean(home)?;
+    if !has_door {
+        machine::require_hearing(home, state.world())?;
+    }
+    Ok(state)
 }
 
 /// Makes join tokens for machines whose agents reach the server directly.
