@@ -164,7 +164,8 @@ fn runs_are_listed_and_named_from_their_rows() {
     named.recall_named(&run[..run.len() - 2]).unwrap();
     assert!(named.world().runs.contains_key(&all[3].run));
     let mut newest = State::open_lean(&home).unwrap();
-    assert_eq!(newest.recall_newest(1).unwrap(), 4);
+    newest.recall_newest(1).unwrap();
+    assert_eq!([1, 3, 4, 100].map(|most| newest.count_runs(most).unwrap()), [1, 3, 4, 4]);
     assert!(newest.world().runs.contains_key(&all[0].run));
 }
 

@@ -135,14 +135,21 @@ impl State {
         works.iter().try_for_each(|work| self.recall(work).map(|_| ()))
     }
 
-    /// Recalls the newest runs and sweeps, at most so many of each; how many runs there are.
+    /// Recalls the newest runs and sweeps, at most so many of each.
     ///
     /// # Errors
     /// As [`State::open`].
-    pub fn recall_newest(&mut self, limit: usize) -> Result<u64, Error> {
-        let (works, all) = reader::newest(&self.db, limit).map_err(Error::sqlite("read", &self.path))?;
-        works.iter().try_for_each(|work| self.recall(work).map(|_| ()))?;
-        Ok(all)
+    pub fn recall_newest(&mut self, limit: usize) -> Result<(), Error> {
+        let works = reader::newest(&self.db, limit).map_err(Error::sqlite("read", &self.path))?;
+        works.iter().try_for_each(|work| self.recall(work).map(|_| ()))
+    }
+
+    /// How many runs there are, in memory or not; `most` where there are more, which takes no longer with a longer history.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub fn count_runs(&self, most: u64) -> Result<u64, Error> {
+        reader::count(&self.db, most).map_err(Error::sqlite("read", &self.path))
     }
 
     /// Loads the newest runs of a job, by its hash; at most a hundred.

@@ -210,7 +210,7 @@ impl StateReader {
 pub(super) fn named(db: &Connection, name: &str) -> rusqlite::Result<Vec<RunOrSweep>> {
     if name == "last" {
         // The newest run may be a trial of a sweep that is older than another run.
-        let mut works = newest(db, 1)?.0;
+        let mut works = newest(db, 1)?;
         let sql = "SELECT id FROM run_rows INDEXED BY runs_listed WHERE sweep IS NULL ORDER BY ord DESC LIMIT 1";
         let alone: Option<String> = db.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
         works.extend(alone.map(|id| RunOrSweep::Run(RunId::new(id))));
@@ -230,20 +230,26 @@ pub(super) fn named(db: &Connection, name: &str) -> rusqlite::Result<Vec<RunOrSw
     Ok(works)
 }
 
-/// The newest runs and sweeps, at most so many of each, and how many runs there are.
-pub(super) fn newest(db: &Connection, limit: usize) -> rusqlite::Result<(Vec<RunOrSweep>, u64)> {
+/// The newest runs and sweeps, at most so many of each.
+pub(super) fn newest(db: &Connection, limit: usize) -> rusqlite::Result<Vec<RunOrSweep>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut statement =
         db.prepare_cached("SELECT id FROM run_rows INDEXED BY runs_listed ORDER BY ord DESC LIMIT ?1")?;
     let runs: Vec<String> = statement.query_map([limit], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    let sql = "SELECT count(*) FROM run_rows INDEXED BY runs_listed";
-    let all: i64 = db.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
     // A sweep whose first trial has not started has no run yet.
     let mut statement = db.prepare_cached("SELECT id FROM sweep_rows ORDER BY ord DESC LIMIT ?1")?;
     let sweeps: Vec<String> = statement.query_map([limit], |row| row.get(0))?.collect::<Result<_, _>>()?;
     let mut works: Vec<RunOrSweep> = runs.into_iter().map(|id| RunOrSweep::Run(RunId::new(id))).collect();
     works.extend(sweeps.into_iter().map(|id| RunOrSweep::Sweep(SweepId::new(id))));
-    Ok((works, all.unsigned_abs()))
+    Ok(works)
+}
+
+/// How many runs there are, where they are not more than `most`. SQLite counts by reading a whole index.
+pub(super) fn count(db: &Connection, most: u64) -> rusqlite::Result<u64> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM run_rows INDEXED BY runs_listed LIMIT ?1)";
+    let counted: i64 = db.prepare_cached(sql)?.query_row([most], |row| row.get(0))?;
+    Ok(counted.unsigned_abs())
 }
 
 /// The newest runs of a job, by its hash.

@@ -36,6 +36,9 @@ pub struct Args {
 /// Number of runs that are listed besides open ones, and of a server's sweeps, the newest of each.
 const LISTED: usize = 100;
 
+/// Runs that are counted at most, to say how many are not listed: a longer history takes no longer.
+const COUNTED: u64 = 10_000;
+
 /// Number of a server's sweeps that are listed with `--all`: as many as one answer has.
 const MOST_SWEEPS: usize = 1_000;
 
@@ -65,7 +68,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
             NamedWork::Pipeline(id) => pipeline(&followed::facts(&mut state, &home, &id)?, printer),
         };
     }
-    let all = state.recall_newest(if args.all { usize::MAX } else { LISTED })?;
+    state.recall_newest(if args.all { usize::MAX } else { LISTED })?;
     let mut runs: Vec<(&RunId, &plan::Run)> = state.world().runs.iter().collect();
     runs.sort_by_key(|(_, run)| run.order);
     let (mut rows, mut told) = (Vec::new(), Vec::new());
@@ -92,9 +95,16 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     for id in state.world().sweeps.keys().filter(|id| !told.contains(id)) {
         rows.extend(sweep_row(&home, &state, printer, id));
     }
-    let hidden = all.saturating_sub(state.world().runs.len() as u64);
-    table_of_rows(&rows, hidden, printer);
+    let counted = state.count_runs(COUNTED)?;
+    let hidden = counted.saturating_sub(state.world().runs.len() as u64);
+    table_of_rows(&rows, not_listed(hidden, counted < COUNTED), printer);
     Ok(exit::DONE)
+}
+
+/// What is said of runs that are not listed, so many or more.
+fn not_listed(hidden: u64, is_exact: bool) -> Option<String> {
+    let count = if is_exact { hidden.to_string() } else { format!("at least {hidden}") };
+    (hidden > 0).then(|| format!("{count} older runs are not listed; list them with `gradus status --all`"))
 }
 
 /// A run in the list.
@@ -121,15 +131,15 @@ fn run_row(listed: &Listed<'_>, printer: &mut Printer) -> Option<Vec<String>> {
     Some(cells.to_vec())
 }
 
-fn table_of_rows(rows: &[Vec<String>], hidden: u64, printer: &mut Printer) {
+fn table_of_rows(rows: &[Vec<String>], not_listed: Option<String>, printer: &mut Printer) {
     if !printer.is_json() && rows.is_empty() {
         printer.say("no runs yet; start with `gradus run JOB`");
     } else if !printer.is_json() {
         let lines = table::lines(&["run", "state", "step", "attempts", "cost", "submitted"], rows);
         lines.into_iter().for_each(|line| printer.data(line));
     }
-    if hidden > 0 {
-        printer.say(format!("{hidden} older runs are not listed; list them with `gradus status --all`"));
+    if let Some(more) = not_listed {
+        printer.say(more);
     }
 }
 
@@ -168,7 +178,7 @@ fn list_of_server(server: &Server, all: bool, printer: &mut Printer) -> Result<u
         rows.extend(listed(run, printer));
     }
     rows.extend(sweeps.iter().filter_map(|sweep| listed_sweep(sweep, printer)));
-    table_of_rows(&rows, total.saturating_sub(runs.len() as u64), printer);
+    table_of_rows(&rows, not_listed(total.saturating_sub(runs.len() as u64), true), printer);
     Ok(exit::DONE)
 }
 
@@ -215,4 +225,18 @@ fn sweep(facts: &SweepFacts<'_>, printer: &mut Printer) -> Result<u8, Error> {
         table_of::lines(facts).iter().for_each(|line| printer.data(line));
     }
     Ok(exit::DONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_are_not_listed_are_counted_up_to_a_limit() {
+        let list = "older runs are not listed; list them with `gradus status --all`";
+        assert_eq!(not_listed(0, true), None);
+        assert_eq!(not_listed(0, false), None, "all are listed");
+        assert_eq!(not_listed(12, true), Some(format!("12 {list}")));
+        assert_eq!(not_listed(9_900, false), Some(format!("at least 9900 {list}")));
+    }
 }
