@@ -44,6 +44,14 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "another_account_is_neither_gone" },
     },
     SourceMutant {
+        name: "an-account-that-is-not-known-is-this-one",
+        harm: "while STS does not say whose the key is, machines of another account of Alibaba or Tencent count as gone",
+        file: "crates/cloud/src/rented/account.rs",
+        from: "let now = now.as_ref().map_or(Some(\"\"), Option::as_deref);",
+        to: "let now = now.as_ref().map_or(None, Option::as_deref);",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "of_the_account_in_which_it_was_rented" },
+    },
+    SourceMutant {
         name: "azure-changes-a-machine-that-is-there",
         harm: "a request that is sent again changes a machine that trains, instead of being refused",
         file: "crates/cloud/src/azure/wire.rs",

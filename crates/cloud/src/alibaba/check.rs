@@ -38,21 +38,27 @@ pub fn policy() -> Value {
     json!({ "Version": "1", "Statement": [{ "Effect": "Allow", "Action": ACTIONS, "Resource": "*" }] })
 }
 
+/// Who a key belongs to.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct CallerIdentity {
-    account_id: String,
+pub(super) struct CallerIdentity {
+    pub account_id: String,
     arn: String,
 }
 
 impl Alibaba {
+    /// Who the key belongs to, which needs no permission.
+    pub(super) fn caller(&self) -> Result<CallerIdentity, CloudFailure> {
+        self.client.ask((AcsService::Sts, "GetCallerIdentity"), "", &Params::new())
+    }
+
     /// Who the key belongs to, how many machines of an owner there are, and which actions are denied. Alibaba is asked for each
     /// action, for those that change something with `DryRun`.
     ///
     /// # Errors
     /// [`CloudFailure`].
     pub fn check(&self, owner: &str) -> Result<AlibabaReport, CloudFailure> {
-        let caller: CallerIdentity = self.client.ask((AcsService::Sts, "GetCallerIdentity"), "", &Params::new())?;
+        let caller = self.caller()?;
         let mut missing = Vec::new();
         let regions = or_denied(self.regions(), "ecs:DescribeRegions", &mut missing)?.unwrap_or_default();
         let machines = or_denied(self.machines_in(owner, &regions), "ecs:DescribeInstances", &mut missing)?;

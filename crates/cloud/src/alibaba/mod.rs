@@ -28,6 +28,7 @@ use crate::aws::wire::HttpTransport;
 use crate::aws::wire::query::{OWNER_TAG, Params, params};
 use crate::catalog::Catalog;
 use crate::provider::{BillingRule, ProviderTraits};
+use crate::rented::account::CallerAccount;
 use crate::rented::offers::{Listable, offers};
 use crate::rented::{CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, in_regions};
 use crate::ssh::NodeReach;
@@ -85,6 +86,8 @@ pub struct AlibabaOptions {
 pub struct Alibaba {
     client: AlibabaClient,
     options: AlibabaOptions,
+    /// The account of the key, which stays the same.
+    account: CallerAccount,
 }
 
 /// What `RunInstances` answers.
@@ -111,7 +114,8 @@ impl Alibaba {
         sources: AlibabaSources,
         options: AlibabaOptions,
     ) -> Alibaba {
-        Alibaba { client: AlibabaClient::new(transport, endpoint, sources), options }
+        let client = AlibabaClient::new(transport, endpoint, sources);
+        Alibaba { client, options, account: CallerAccount::default() }
     }
 
     /// The regions that the account may use.
@@ -207,6 +211,10 @@ impl Alibaba {
 impl CloudApi for Alibaba {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn account(&self) -> Result<Option<String>, CloudFailure> {
+        self.account.known(|| Ok(self.caller()?.account_id)).map(Some)
     }
 
     fn traits(&self) -> ProviderTraits {

@@ -1,5 +1,7 @@
 //! A stand-in for Alibaba Cloud, in this process: what its documentation says that it answers. It checks signatures.
 
+mod kept;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -35,6 +37,8 @@ struct TwinState {
     denied: Option<&'static str>,
     /// The regions that were looked at.
     looked: Vec<String>,
+    /// Whose the key is; `1` without.
+    account: Option<&'static str>,
 }
 
 type Form = BTreeMap<String, String>;
@@ -75,6 +79,10 @@ fn plain(text: &str) -> String {
 }
 
 impl TwinState {
+    fn account(&self) -> &'static str {
+        self.account.unwrap_or("1")
+    }
+
     /// Whether a request is signed by who may ask, for the first time.
     fn admits(&mut self, request: &HttpRequest) -> Result<(), &'static str> {
         let header = |name: &str| {
@@ -114,7 +122,7 @@ impl TwinState {
             "InstanceId": id, "InstanceName": form["InstanceName"], "InstanceType": form["InstanceType"],
             "ZoneId": form["ZoneId"], "Status": "Pending", "CreationTime": format!("{}Z", &made[..16]),
             "SpotStrategy": form.get("SpotStrategy").map_or("NoSpot", String::as_str), "Owner": form["Tag.1.Value"],
-            "PublicIpAddress": { "IpAddress": ["192.0.2.7"] },
+            "PublicIpAddress": { "IpAddress": ["192.0.2.7"] }, "Account": self.account(),
         });
         self.machines.insert((region.to_owned(), id.clone()), machine);
         self.tokens.insert(form["ClientToken"].clone(), (id.clone(), form.clone()));
@@ -129,7 +137,10 @@ impl TwinState {
             return Err("timed out".to_owned());
         }
         let at: usize = form.get("NextToken").map_or(0, |token| token.parse().unwrap());
-        let here = self.machines.iter().filter(|((place, _), _)| place == region).map(|(_, machine)| machine);
+        let account = self.account();
+        let is_here = |place: &str, machine: &Value| place == region && machine["Account"] == account;
+        let here =
+            self.machines.iter().filter(|((place, _), machine)| is_here(place, machine)).map(|(_, machine)| machine);
         let owned: Vec<&Value> = here.filter(|machine| machine["Owner"] == form["Tag.1.Value"].as_str()).collect();
         let next = if at + 1 < owned.len() { (at + 1).to_string() } else { String::new() };
         let page: Vec<&Value> = owned.into_iter().skip(at).take(1).collect();
@@ -166,7 +177,10 @@ impl HttpTransport for Twin {
         let form: Form = pairs.map(|(name, value)| (plain(name), plain(value))).collect();
         let host = base.strip_prefix("https://").unwrap();
         let region = match host {
-            "sts.aliyuncs.com" => return ok(&json!({ "AccountId": "1", "Arn": "acs:ram::1:user/u", "UserId": "2" })),
+            "sts.aliyuncs.com" => {
+                let (account, arn) = (state.account(), format!("acs:ram::{}:user/u", state.account()));
+                return ok(&json!({ "IdentityType": "RAMUser", "AccountId": account, "Arn": arn, "UserId": "2" }));
+            }
             "ecs.aliyuncs.com" => {
                 let regions = REGIONS.map(|region| json!({ "RegionId": region, "LocalName": "x" }));
                 return ok(&json!({ "RequestId": "r", "Regions": { "Region": regions } }));

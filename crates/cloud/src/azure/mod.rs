@@ -176,8 +176,8 @@ impl CloudApi for Azure {
     }
 
     /// The subscription and the resource group, whose names are the same in all cases of their letters.
-    fn account(&self) -> Option<String> {
-        Some(format!("{}/{}", self.subscription, self.group()).to_lowercase())
+    fn account(&self) -> Result<Option<String>, CloudFailure> {
+        Ok(Some(format!("{}/{}", self.subscription, self.group()).to_lowercase()))
     }
 
     fn of_account(&self, account: &str) -> Option<Azure> {

@@ -359,7 +359,7 @@ fn a_machine_is_stopped_and_started_again() {
 #[test]
 fn an_account_is_a_subscription_with_a_resource_group_in_any_case() {
     let api = api(&Arc::new(Twin::default()));
-    assert_eq!(api.account().as_deref(), Some("s/gradus"));
+    assert_eq!(api.account(), Ok(Some("s/gradus".to_owned())));
     let shouted = AzureOptions { resource_group: Some("GRADUS".to_owned()), ..AzureOptions::default() };
     assert_eq!(Azure { options: shouted, ..api.of_account("S/x").unwrap() }.account(), api.account());
     let path = api.of_account("t/before").unwrap().machine_path("m");

@@ -308,8 +308,8 @@ impl CloudApi for Gcp {
         NAME
     }
 
-    fn account(&self) -> Option<String> {
-        Some(self.project.clone())
+    fn account(&self) -> Result<Option<String>, CloudFailure> {
+        Ok(Some(self.project.clone()))
     }
 
     fn of_account(&self, account: &str) -> Option<Gcp> {

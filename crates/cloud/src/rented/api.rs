@@ -17,8 +17,11 @@ pub trait CloudApi: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// The account in which machines are rented and listed, such as a project; none where the cloud does not say.
-    fn account(&self) -> Option<String> {
-        None
+    ///
+    /// # Errors
+    /// [`CloudFailure`] of a cloud that has to be asked and does not answer: then it is not known which account it is.
+    fn account(&self) -> Result<Option<String>, CloudFailure> {
+        Ok(None)
     }
 
     /// The same API for another account, with the same credentials; none where an account has credentials of its own.

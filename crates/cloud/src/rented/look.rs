@@ -7,9 +7,9 @@ use domain::rental::{MachineHandle, MachineState, ProviderView, SeenMachine};
 use domain::run::Usage;
 use domain::{Elapsed, InstanceId, Timestamp};
 
-use super::account::elsewhere;
+use super::account::{elsewhere, unknown};
 use super::rentals::Absence;
-use super::{CloudApi, CloudMachine, Rented, machine_name};
+use super::{CloudApi, CloudFailure, CloudMachine, Rented, machine_name};
 use crate::provider::ProviderAnswer;
 
 /// How long a machine must be missing in a cloud's lists to be gone.
@@ -25,9 +25,10 @@ impl<C: CloudApi> Rented<C> {
         }
         let names: BTreeMap<String, &InstanceId> =
             asked.iter().map(|instance| (machine_name(&self.owner, instance), instance)).collect();
-        let accounts = self.by_account(asked);
+        let now = self.api.account();
+        let accounts = self.by_account(asked, &now);
         for (account, asked) in &accounts {
-            if let Err(why) = self.look(account.as_deref(), (asked.as_slice(), &names), &mut view) {
+            if let Err(why) = self.look(account.as_deref(), (asked.as_slice(), &names), &now, &mut view) {
                 view.unseen.push(why);
             }
         }
@@ -43,13 +44,14 @@ impl<C: CloudApi> Rented<C> {
         &self,
         account: Option<&str>,
         (asked, names): (&[InstanceId], &BTreeMap<String, &InstanceId>),
+        account_now: &Result<Option<String>, CloudFailure>,
         view: &mut ProviderView,
     ) -> Result<(), String> {
         let (other, machines) = match account {
             None => (None, self.listed(&self.api).map_err(|failure| failure.to_string())?),
             Some(account) => {
-                let now = self.api.account().unwrap_or_default();
-                let unseen = |why: Option<&str>| elsewhere(asked, (account, &now), why);
+                let now = account_now.as_ref().map_err(unknown)?.as_deref().unwrap_or_default();
+                let unseen = |why: Option<&str>| elsewhere(asked, (account, now), why);
                 let api = self.api.of_account(account).ok_or_else(|| unseen(None))?;
                 let machines = self.listed(&api).map_err(|failure| unseen(Some(&failure.to_string())))?;
                 (Some(api), machines)
@@ -133,7 +135,7 @@ impl<C: CloudApi> Rented<C> {
 
     /// A machine is listed: that it was is written down, and it is seen to that it has an agent.
     fn seen(&self, instance: &InstanceId, machine: &CloudMachine, now: Timestamp) {
-        let account = self.api.account();
+        let account = self.api.account().ok().flatten();
         let rental = self.rentals.change(instance, |rental| {
             let is_known = rental.is_seen && rental.handle.is_some() && (rental.account.is_some() || account.is_none());
             if is_known && rental.missed.is_none() && rental.gone.is_none() {

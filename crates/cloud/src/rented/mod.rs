@@ -161,9 +161,16 @@ impl<C: CloudApi> Rented<C> {
             Some(refusal) => ProviderAnswer::Refused(refusal),
             None => ProviderAnswer::Doubt(format!("it could not be asked for now: {failure}")),
         })?;
+        let account = self.api.account().map_err(|failure| {
+            let why = account::unknown(&failure);
+            match failure {
+                CloudFailure::Denied(_) => ProviderAnswer::Refused(Refusal::Denied { message: why }),
+                _ => ProviderAnswer::Doubt(why),
+            }
+        })?;
         self.rentals.note_region(&choice.region).map_err(here)?;
         let rental = Rental::new(request.clone(), choice.region.clone(), params);
-        let rental = Rental { account: self.api.account(), reach, ..rental };
+        let rental = Rental { account, reach, ..rental };
         self.rentals.write(instance, &rental).map_err(here)?;
         Ok(rental)
     }
@@ -230,8 +237,11 @@ impl<C: CloudApi> Rented<C> {
             return Ok(());
         }
         let other = match &rental {
-            Some(rental) => self.api_of(&request.instance, rental).map_err(CloudFailure::Denied)?,
-            None => None,
+            // Where it is not known whose the credentials are it is tried: another account has no such machine.
+            Some(rental) if self.api.account().is_ok() => {
+                self.api_of(&request.instance, rental).map_err(CloudFailure::Denied)?
+            }
+            _ => None,
         };
         let api = other.as_ref().unwrap_or(&self.api);
         let told = request.handle.as_ref().map(|handle| handle.0.clone());

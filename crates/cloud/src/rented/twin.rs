@@ -173,6 +173,67 @@ pub fn audits<C: CloudApi>(cloud: Cloud, api: impl Fn() -> C, kind: &str, step: 
     assert_eq!(left, [machine_name(OWNER, &InstanceId::new("r-i1"))]);
 }
 
+/// A machine is never taken for gone, asked for again or ended with the credentials of another account. `set` sets whose they
+/// are, none where the cloud does not say; `lose` has the next answer lost, `made` is how many machines were made.
+pub fn keeps_to_its_account<C: CloudApi>(
+    api: impl Fn() -> C,
+    kind: &str,
+    step: impl Fn(),
+    set: impl Fn(Option<&'static str>),
+    lose: impl Fn(),
+    made: impl Fn() -> u32,
+) {
+    let home = tempfile::tempdir().unwrap();
+    // Credentials are read when gradus starts.
+    let ask = |call: ProviderCall| provider(home.path(), api()).call(&call);
+    let launch = |name: &str| {
+        let request = request(&provider(home.path(), api()), name, kind);
+        ask(ProviderCall::Launch(Box::new(request)))
+    };
+    let seen = |name: &str| match ask(ProviderCall::Observe(vec![InstanceId::new(name)])) {
+        ProviderAnswer::Observed(view) => {
+            let own = view.machines.iter().find(|machine| machine.instance.as_str() == name);
+            (own.map(|machine| machine.state), view.is_complete, view.unseen.join("; "))
+        }
+        other => panic!("{other:?}"),
+    };
+    let end = |name: &str| ask(ProviderCall::End(vec![EndRequest { instance: InstanceId::new(name), handle: None }]));
+    set(Some("1"));
+    assert!(matches!(launch("r-i1"), ProviderAnswer::Accepted(_)));
+    assert_eq!(provider(home.path(), api()).account_of(&InstanceId::new("r-i1")).as_deref(), Some("1"));
+    lose();
+    assert!(matches!(launch("r-i2"), ProviderAnswer::Doubt(_)));
+    step();
+    let running = (Some(MachineState::Running), true, String::new());
+    assert_eq!(seen("r-i1"), running);
+    set(Some("2"));
+    for _ in 0..2 {
+        let (state, is_complete, why) = seen("r-i1");
+        assert!(state.is_none() && !is_complete, "{state:?}");
+        assert!(why.starts_with("`r-i1` was rented in account `1`, and here `2` is set"), "{why}");
+        // Longer than a machine is missed before it is gone.
+        CLOCK.fetch_add(200_000_000, Ordering::SeqCst);
+    }
+    let answer = launch("r-i2");
+    assert!(matches!(&answer, ProviderAnswer::Doubt(why) if why.contains("account `1`")), "{answer:?}");
+    assert_eq!(made(), 2, "it is not asked for in another account");
+    assert!(matches!(end("r-i1"), ProviderAnswer::Unavailable(_)));
+    // With credentials of an account that is not known.
+    set(None);
+    let (state, is_complete, why) = seen("r-i1");
+    assert!(state.is_none() && !is_complete && why.contains("it is not known which account"), "{why}");
+    assert!(!matches!(launch("r-i2"), ProviderAnswer::Accepted(_)));
+    assert!(!matches!(launch("r-i3"), ProviderAnswer::Accepted(_)));
+    assert_eq!(made(), 2, "nothing is rented in an account that is not known");
+    set(Some("1"));
+    assert_eq!(seen("r-i1"), running);
+    assert!(matches!(launch("r-i2"), ProviderAnswer::Accepted(_)));
+    assert_eq!(made(), 2);
+    assert_eq!(end("r-i1"), ProviderAnswer::Ending);
+    step();
+    assert!(matches!(seen("r-i1").0, Some(MachineState::Gone(Some(_)))));
+}
+
 /// A machine on demand is stopped with its disk, started again by another run, and stopped again where that is not reached.
 /// `lose` has the next answer lost, `is_off` says whether the cloud's only machine is off.
 pub fn stops_and_starts<C: CloudApi>(
@@ -205,7 +266,7 @@ pub fn stops_and_starts<C: CloudApi>(
     let kept = KeptMachine {
         handle: listed.handle.clone(),
         region: listed.region.clone(),
-        account: api().account(),
+        account: api().account().unwrap(),
         instance: first.clone(),
         offer: ordered.offer.clone(),
         disk: "0.02/h".parse().unwrap(),

@@ -41,10 +41,11 @@ pub fn policy() -> Value {
     json!({ "version": "2.0", "statement": [{ "effect": "allow", "action": ACTIONS, "resource": ["*"] }] })
 }
 
+/// Who a key belongs to.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct CallerAnswer {
-    account_id: String,
+pub(super) struct CallerAnswer {
+    pub account_id: String,
     arn: String,
 }
 
@@ -55,13 +56,18 @@ const UNTRIED: &str = "cvm:TerminateInstances";
 const REGION: &str = "ap-guangzhou";
 
 impl Tencent {
+    /// Who the key belongs to.
+    pub(super) fn caller(&self) -> Result<CallerAnswer, CloudFailure> {
+        self.client.ask((TcService::Sts, "GetCallerIdentity"), REGION, "{}")
+    }
+
     /// Who the key belongs to, how many machines of an owner there are, and which actions are denied. Tencent is asked for each
     /// action but that of ending machines, for renting with `DryRun`.
     ///
     /// # Errors
     /// [`CloudFailure`].
     pub fn check(&self, owner: &str) -> Result<TencentReport, CloudFailure> {
-        let caller: CallerAnswer = self.client.ask((TcService::Sts, "GetCallerIdentity"), REGION, "{}")?;
+        let caller = self.caller()?;
         let mut missing = Vec::new();
         let regions = or_denied(self.regions(), "cvm:DescribeRegions", &mut missing)?.unwrap_or_default();
         let machines = or_denied(self.machines_in(owner, &regions), "cvm:DescribeInstances", &mut missing)?;

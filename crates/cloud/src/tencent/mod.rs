@@ -30,6 +30,7 @@ use crate::aws::wire::HttpTransport;
 use crate::aws::wire::query::{OWNER_TAG, Params, params};
 use crate::catalog::Catalog;
 use crate::provider::{BillingRule, ProviderTraits};
+use crate::rented::account::CallerAccount;
 use crate::rented::offers::{Listable, offers};
 use crate::rented::{
     CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, in_regions, value,
@@ -89,6 +90,8 @@ pub struct TencentOptions {
 pub struct Tencent {
     client: TencentClient,
     options: TencentOptions,
+    /// The account of the key, which stays the same.
+    account: CallerAccount,
 }
 
 /// What `RunInstances` answers.
@@ -111,7 +114,8 @@ impl Tencent {
         sources: TencentSources,
         options: TencentOptions,
     ) -> Tencent {
-        Tencent { client: TencentClient::new(transport, endpoint, sources), options }
+        let client = TencentClient::new(transport, endpoint, sources);
+        Tencent { client, options, account: CallerAccount::default() }
     }
 
     /// The regions that the account may use.
@@ -199,6 +203,10 @@ fn filters(pairs: &[(&str, &str)]) -> Vec<Value> {
 impl CloudApi for Tencent {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn account(&self) -> Result<Option<String>, CloudFailure> {
+        self.account.known(|| Ok(self.caller()?.account_id)).map(Some)
     }
 
     fn traits(&self) -> ProviderTraits {

@@ -1,5 +1,7 @@
 //! A stand-in for Tencent Cloud, in this process: what its documentation says that it answers. It checks signatures.
 
+mod kept;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -36,6 +38,8 @@ struct TwinState {
     is_sold_out: bool,
     /// The regions that were looked at.
     looked: Vec<String>,
+    /// Whose the key is; `1` without.
+    account: Option<&'static str>,
 }
 
 const REGIONS: [&str; 3] = ["ap-guangzhou", "ap-singapore", "eu-frankfurt"];
@@ -72,6 +76,10 @@ fn filter<'a>(body: &'a Value, name: &str) -> &'a str {
 }
 
 impl TwinState {
+    fn account(&self) -> &'static str {
+        self.account.unwrap_or("1")
+    }
+
     fn run(&mut self, region: &str, body: &Value) -> Result<HttpReply, String> {
         if body["DryRun"] == true {
             return ok(json!({}));
@@ -91,7 +99,7 @@ impl TwinState {
             "InstanceId": id, "InstanceName": body["InstanceName"], "InstanceType": body["InstanceType"],
             "Placement": body["Placement"], "InstanceState": "PENDING", "CreatedTime": times::rfc3339(clock()),
             "InstanceChargeType": body["InstanceChargeType"], "Tags": body["TagSpecification"][0]["Tags"],
-            "PublicIpAddresses": ["192.0.2.7"],
+            "PublicIpAddresses": ["192.0.2.7"], "Account": self.account(),
         });
         self.machines.insert((region.to_owned(), id.clone()), machine);
         self.tokens.insert(token.to_owned(), (id.clone(), body.clone()));
@@ -108,7 +116,9 @@ impl TwinState {
             return Err("timed out".to_owned());
         }
         let owner = json!({ "Key": "gradus-owner", "Value": filter(body, "tag:gradus-owner") });
-        let is_owned = |machine: &&Value| machine["Tags"].as_array().is_some_and(|tags| tags.contains(&owner));
+        let account = self.account();
+        let is_tagged = |machine: &Value| machine["Tags"].as_array().is_some_and(|tags| tags.contains(&owner));
+        let is_owned = |machine: &&Value| machine["Account"] == account && is_tagged(machine);
         let here = self.machines.iter().filter(|((place, _), _)| place == region).map(|(_, machine)| machine);
         let owned: Vec<&Value> = here.filter(is_owned).collect();
         let at = body["Offset"].as_u64().unwrap() as usize;
@@ -133,7 +143,10 @@ impl TwinState {
 
     fn answer(&mut self, action: &str, region: &str, body: &Value) -> Result<HttpReply, String> {
         match action {
-            "GetCallerIdentity" => ok(json!({ "AccountId": "1", "Arn": "qcs::cam::uin/1:uin/2", "Type": "CAMUser" })),
+            "GetCallerIdentity" => {
+                let (account, arn) = (self.account(), format!("qcs::cam::uin/{}:uin/2", self.account()));
+                ok(json!({ "AccountId": account, "Arn": arn, "UserId": "2", "PrincipalId": "2", "Type": "CAMUser" }))
+            }
             "DescribeRegions" => {
                 let regions = REGIONS.map(|region| json!({ "Region": region, "RegionState": "AVAILABLE" }));
                 ok(json!({ "TotalCount": 3, "RegionSet": regions }))

@@ -108,8 +108,7 @@ fn audit(
         show_stopped(machine, &kept, api.as_ref());
     }
     let (ended, failures) = if ends { end_orphans(api.as_ref(), &machines) } else { Default::default() };
-    let elsewhere =
-        api.account().map(|now| rented_elsewhere(home.root(), cloud.provider(), rented, &now)).unwrap_or_default();
+    let elsewhere = elsewhere((home, cloud.provider()), rented, api.account());
     Ok(Audit { machines, ended, failures, unseen: Vec::new(), elsewhere })
 }
 
@@ -129,13 +128,23 @@ fn audit_aws(
     let kept = kept_at(home, cloud::aws::NAME)?;
     machines.iter_mut().for_each(|machine| spare(machine, &kept, &rented_now));
     let (ended, failures) = if ends { auditor.end_all(&machines) } else { Default::default() };
-    let elsewhere = match client.account(region) {
-        Ok(now) => rented_elsewhere(home.root(), cloud::aws::NAME, &rented_now, &now),
-        // Then none of them has an account that is known.
-        Err(_) if rented_elsewhere(home.root(), cloud::aws::NAME, &rented_now, "").is_empty() => Vec::new(),
-        Err(failure) => vec![format!("it is not known which account the credentials belong to: {failure}")],
-    };
+    let elsewhere = elsewhere((home, cloud::aws::NAME), &rented_now, client.account(region).map(Some));
     Ok(Audit { machines, ended, failures, unseen, elsewhere })
+}
+
+/// What is said of machines of other accounts than that of the credentials; `now` is none of a cloud that does not say.
+fn elsewhere<E: std::fmt::Display>(
+    (home, provider): (&Home, &'static str),
+    rented: &BTreeSet<InstanceId>,
+    now: Result<Option<String>, E>,
+) -> Vec<String> {
+    match now {
+        Ok(Some(now)) => rented_elsewhere(home.root(), provider, rented, &now),
+        Ok(None) => Vec::new(),
+        // Then none of them has an account that is known.
+        Err(_) if rented_elsewhere(home.root(), provider, rented, "").is_empty() => Vec::new(),
+        Err(failure) => vec![format!("it is not known which account the credentials belong to: {failure}")],
+    }
 }
 
 /// The machines of a cloud that were stopped at least once.

@@ -49,9 +49,8 @@ pub fn delete(
 /// Deletes a machine, in the account in which it was rented.
 fn delete_at<C: CloudApi>(api: &C, machine: &KeptMachine) -> Result<(), Error> {
     let handle = &machine.handle;
-    let here = api.account();
     let other = match &machine.account {
-        Some(account) if here.as_ref() != Some(account) => {
+        Some(account) if is_other(api, handle, account)? => {
             let message = format!("`{handle}` is in account `{account}`, which is not the one that is set here");
             Some(api.of_account(account).ok_or_else(|| world(message, "set that account, and run it again"))?)
         }
@@ -63,6 +62,15 @@ fn delete_at<C: CloudApi>(api: &C, machine: &KeptMachine) -> Result<(), Error> {
         Ok(()) | Err(CloudFailure::NotFound(_)) => Ok(()),
         Err(failure) => Err(world(format!("cannot delete `{handle}`: {failure}"), "run the same command again")),
     }
+}
+
+/// Whether an account is another one than that of the credentials.
+fn is_other<C: CloudApi>(api: &C, handle: &str, account: &str) -> Result<bool, Error> {
+    let here = api.account().map_err(|failure| {
+        let message = format!("cannot delete `{handle}`, which is in account `{account}`: {failure}");
+        world(message, "run the same command again once the cloud says whose the credentials are")
+    })?;
+    Ok(here.as_deref() != Some(account))
 }
 
 fn delete_aws(client: &cloud::aws::Client, machine: &KeptMachine, printer: &mut Printer) -> Result<(), Error> {
