@@ -49,7 +49,11 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         file: "crates/cloud/src/rented/account.rs",
         from: "let now = now.as_ref().map_or(Some(\"\"), Option::as_deref);",
         to: "let now = now.as_ref().map_or(None, Option::as_deref);",
-        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "of_the_account_in_which_it_was_rented" },
+        test: CargoTest {
+            package: "gradus-cloud",
+            target: &["--lib"],
+            filter: "of_the_account_in_which_it_was_rented",
+        },
     },
     SourceMutant {
         name: "azure-changes-a-machine-that-is-there",
