@@ -22,6 +22,7 @@ use domain::listing::Cloud;
 use domain::wants::Wants;
 use domain::{Bytes, Elapsed, Offer};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::aws::now;
 use crate::aws::wire::HttpTransport;
@@ -39,6 +40,7 @@ use wire::{AcsService, AlibabaClient};
 pub use check::{AlibabaReport, policy};
 pub use credentials::{AlibabaSource, AlibabaSources, VARIABLES};
 pub use order::disk_gib;
+pub(crate) use order::disk_kind;
 
 /// The provider's name.
 pub const NAME: &str = "alibaba";
@@ -116,6 +118,16 @@ impl Alibaba {
     ) -> Alibaba {
         let client = AlibabaClient::new(transport, endpoint, sources);
         Alibaba { client, options, account: CallerAccount::default() }
+    }
+
+    /// Carries out an action of ECS that changes nothing.
+    pub(crate) fn read<T: DeserializeOwned>(
+        &self,
+        action: &str,
+        region: &str,
+        params: &Params,
+    ) -> Result<T, CloudFailure> {
+        self.client.ask((AcsService::Ecs, action), region, params)
     }
 
     /// The regions that the account may use.

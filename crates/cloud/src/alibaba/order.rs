@@ -22,6 +22,12 @@ const LARGEST_GIB: u64 = 2048;
 /// Families that take no newer kind of disk.
 const OLD_DISKS: [&str; 2] = ["ecs.gn5-", "ecs.gn5i-"];
 
+/// The kind of disk that a machine takes.
+pub(crate) fn disk_kind(machine: &str) -> &'static str {
+    let is_old = OLD_DISKS.iter().any(|family| machine.starts_with(family));
+    if is_old { "cloud_ssd" } else { "cloud_essd" }
+}
+
 /// Gibibytes of the disk of a machine with so much for its work.
 pub fn disk_gib(work: Bytes) -> u64 {
     work.0.div_ceil(1 << 30) + SYSTEM_GIB
@@ -53,7 +59,6 @@ pub(super) fn run_instances(
         let why = format!("a machine of Alibaba Cloud has a disk of at most {most} GiB for its work");
         return Err(CloudFailure::Invalid(why));
     }
-    let is_old = OLD_DISKS.iter().any(|family| choice.machine.starts_with(family));
     let image = options.image.as_deref().unwrap_or(IMAGE);
     let mut sent = params([
         ("RegionId", &choice.region),
@@ -68,7 +73,7 @@ pub(super) fn run_instances(
         ("ZoneId", &site.zone),
         ("InternetChargeType", "PayByTraffic"),
         ("InternetMaxBandwidthOut", "100"),
-        ("SystemDisk.Category", if is_old { "cloud_ssd" } else { "cloud_essd" }),
+        ("SystemDisk.Category", disk_kind(&choice.machine)),
         ("SystemDisk.Size", &gib.to_string()),
         ("UserData", &base64(user_data_with_driver(order.public_key).as_bytes())),
     ]);

@@ -16,6 +16,14 @@ pub fn of_number(number: f64) -> Option<i64> {
     number.is_finite().then(|| signed_micros(&format!("{number}"))).flatten()
 }
 
+/// An amount that is a number or text, in millionths.
+pub fn of_value(value: &serde_json::Value) -> Option<i64> {
+    match value.as_str() {
+        Some(text) => signed_micros(text),
+        None => value.as_f64().and_then(of_number),
+    }
+}
+
 /// So many parts of an amount, rounded half up.
 pub fn divided(micros: i64, parts: i64) -> i64 {
     let (micros, parts) = (i128::from(micros), i128::from(parts.max(1)));
@@ -41,6 +49,9 @@ mod tests {
         assert_eq!(of_number(0.000_000_4), Some(0));
         assert_eq!(of_number(-1.0), Some(-1_000_000));
         assert_eq!(of_number(1e300), None);
+        assert_eq!(of_value(&serde_json::json!("11.63")), Some(11_630_000));
+        assert_eq!(of_value(&serde_json::json!(11.63)), Some(11_630_000));
+        assert_eq!(of_value(&serde_json::Value::Null), None);
         assert_eq!((divided(7, 2), divided(6, 4), divided(5, 4)), (4, 2, 1));
         assert_eq!((of_nanos(1_499), of_nanos(1_500), of_nanos(3_673_385_000)), (1, 2, 3_673_385));
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::aws::wire::HttpRequest;
+use crate::rented::CloudFailure;
 
 /// Bytes of a page that are read at most.
 pub const LONGEST_PAGE: u64 = 64 << 20;
@@ -24,6 +25,40 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(90);
 
 /// Bytes of a refusal that are read for its message.
 const REFUSAL: u64 = 2000;
+
+/// Asks an API that signs its requests, again where there were too many of them or no answer. None where it has no answer to
+/// this request.
+///
+/// # Errors
+/// [`CloudFailure`] where it refuses everything, or has not answered.
+pub fn patient<T>(
+    pause: &dyn Fn(Duration),
+    ask: impl Fn() -> Result<T, CloudFailure>,
+) -> Result<Option<T>, CloudFailure> {
+    let mut wait = FIRST_PAUSE;
+    let mut answer = ask();
+    for _ in 1..TRIES {
+        if !matches!(answer, Err(CloudFailure::Throttled(_) | CloudFailure::Doubt(_))) {
+            break;
+        }
+        pause(wait);
+        wait *= 2;
+        answer = ask();
+    }
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(
+            failure @ (CloudFailure::Throttled(_)
+            | CloudFailure::Doubt(_)
+            | CloudFailure::Denied(_)
+            | CloudFailure::Quota(_)),
+        ) => Err(failure),
+        // It says something of the machine or the region.
+        Err(
+            CloudFailure::Capacity(_) | CloudFailure::Exists(_) | CloudFailure::NotFound(_) | CloudFailure::Invalid(_),
+        ) => Ok(None),
+    }
+}
 
 /// A client for HTTP whose answers are read as they come.
 pub trait PriceTransport: Send + Sync {

@@ -5,6 +5,7 @@
 //! taken is stored by [`refreshed`](crate::catalog::refreshed). The answers have the shape that each cloud documents;
 //! none of the real APIs has been asked.
 
+pub mod alibaba;
 pub mod amount;
 pub mod aws;
 pub mod azure;
@@ -12,6 +13,7 @@ pub mod compare;
 pub mod fetch;
 pub mod gcp;
 pub mod lambda;
+pub mod tencent;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +23,7 @@ use crate::Catalog;
 use crate::catalog::refreshed::PriceTerms;
 
 /// The clouds whose prices can be refreshed.
-pub const CLOUDS: [Cloud; 4] = [Cloud::Aws, Cloud::Azure, Cloud::Gcp, Cloud::Lambda];
+pub const CLOUDS: [Cloud; 6] = [Cloud::Aws, Cloud::Azure, Cloud::Gcp, Cloud::Lambda, Cloud::Alibaba, Cloud::Tencent];
 
 /// Names of unknown machines that are remembered at most; more are counted only.
 const NAMED: usize = 1000;
@@ -36,6 +38,13 @@ pub fn known_types(catalog: &Catalog, cloud: &Cloud) -> KnownTypes {
         known.entry(listing.instance_type.clone()).or_default().insert(listing.region.clone());
     }
     known
+}
+
+/// The machine types that are known in a region, or all of them in one that is not known.
+fn types_in<'a>(known: &'a KnownTypes, region: &str) -> Vec<&'a str> {
+    let there = known.iter().filter(|(_, regions)| regions.contains(region));
+    let there: Vec<&str> = there.map(|(name, _)| name.as_str()).collect();
+    if there.is_empty() { known.keys().map(String::as_str).collect() } else { there }
 }
 
 /// Whether a text could be the name of a region of a cloud.

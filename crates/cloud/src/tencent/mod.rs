@@ -3,8 +3,8 @@
 //! A machine is one request, `RunInstances`, with the loop's token as `ClientToken`: asked again, the same machine is answered.
 //! Machines carry the owner's tag, by which they are listed region by region: the loop looks only where it has rented, an
 //! audit everywhere. Tencent itself is told to end a machine once its run can need it no longer; whether it does so with spot
-//! machines is not known. The catalog has no prices of Tencent's until the user imports some. Wire-compatible with what Tencent
-//! documents, and never run against the real cloud.
+//! machines is not known. The catalog ships without prices of Tencent's: they are read from Tencent, or imported.
+//! Wire-compatible with what Tencent documents, and never run against the real cloud.
 
 mod check;
 mod credentials;
@@ -23,6 +23,7 @@ use domain::listing::Cloud;
 use domain::wants::Wants;
 use domain::{Bytes, Elapsed, Offer};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::aws::now;
@@ -116,6 +117,16 @@ impl Tencent {
     ) -> Tencent {
         let client = TencentClient::new(transport, endpoint, sources);
         Tencent { client, options, account: CallerAccount::default() }
+    }
+
+    /// Carries out an action of CVM that changes nothing.
+    pub(crate) fn read<T: DeserializeOwned>(&self, action: &str, region: &str, body: &str) -> Result<T, CloudFailure> {
+        self.client.ask((TcService::Cvm, action), region, body)
+    }
+
+    /// The currency in which the account pays.
+    pub fn currency(&self) -> &str {
+        self.options.currency.as_deref().unwrap_or("USD")
     }
 
     /// The regions that the account may use.

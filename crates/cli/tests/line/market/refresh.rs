@@ -175,7 +175,7 @@ fn clouds_regions_and_keys_that_are_missing_are_said() {
         let said = refresh(&home, arguments, &[]);
         assert!(said.code == Some(code) && said.err.contains(expected), "{arguments:?}: {}", said.err);
     };
-    check(&["alibaba"], 2, "hint: use one of `aws`, `azure`, `gcp`, `lambda`");
+    check(&["oracle"], 2, "hint: use one of `aws`, `azure`, `gcp`, `lambda`, `alibaba`, `tencent`");
     check(&["azure", "--region", "../x"], 2, "`../x` is no name of a region");
     check(&["aws", "--region", "cn-north-1"], 2, "is a region of `aws-cn`, which needs an account of its own");
     check(&["lambda"], 3, "hint: set `LAMBDA_API_KEY` to a key");
@@ -290,4 +290,26 @@ fn aws_has_a_price_list_and_spot_prices_for_those_with_credentials() {
     assert_eq!(both.code, Some(3), "{}", both.err);
     assert_eq!(both.last()["unread"][0]["region"], "xx-none-1");
     assert_eq!(both.last()["refresh"], 3);
+}
+
+#[test]
+fn prices_of_tencent_are_in_the_currency_that_the_user_names() {
+    let home = Home::new();
+    let (address, asked) = serve(Box::new(|request, _, _| {
+        let charged = if request.contains("SPOTPAID") { 0.3 } else { 1.0 };
+        let price = json!({ "UnitPrice": 1.2, "UnitPriceDiscount": charged, "ChargeUnit": "HOUR" });
+        let (zone, machine) = ("ap-guangzhou-6", "GN7.2XLARGE32");
+        let row = json!({ "Zone": zone, "InstanceType": machine, "Status": "SELL", "Price": price });
+        reply(200, "", &json!({ "Response": { "InstanceTypeQuotaSet": [row], "RequestId": "r" } }).to_string())
+    }));
+    let key = [("TENCENTCLOUD_SECRET_ID", "id"), ("TENCENTCLOUD_SECRET_KEY", "secret")];
+    let variables = [("GRADUS_TENCENT_ENDPOINT", address.as_str()), key[0], key[1]];
+    let said = refresh(&home, &["tencent", "--region", "ap-guangzhou"], &variables);
+    assert!(said.code == Some(0) && said.err.contains("2 prices of tencent read"), "{}{}", said.out, said.err);
+    assert!(said.out.contains("1.2000") && said.out.contains("0.3000"), "{}", said.out);
+    assert!(said.err.contains("they were read as USD"), "{}", said.err);
+    assert_eq!(asked.lock().unwrap().len(), 2, "one request for each of the terms");
+    std::fs::write(home.path().join("tencent.json"), r#"{"currency": "CNY"}"#).unwrap();
+    let said = refresh(&home, &["tencent", "--region", "ap-guangzhou", "--dry-run"], &variables);
+    assert!(said.code == Some(0) && said.err.contains("it is in CNY"), "{}{}", said.out, said.err);
 }

@@ -21,7 +21,7 @@ use sources::FetchedPrices;
 /// Arguments of `gradus catalog refresh`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Cloud whose prices to fetch: aws, azure, gcp or lambda
+    /// Cloud whose prices to fetch: aws, azure, gcp, lambda, alibaba or tencent
     cloud: String,
     /// Only this region (repeatable); of AWS, the price list of one has some hundred megabytes
     #[arg(long = "region", value_name = "REGION")]
@@ -174,7 +174,8 @@ mod tests {
         check("AWS", "aws");
         check("google", "gcp");
         check("lambda", "lambda");
-        check("alibaba", "prices of `alibaba` cannot be fetched; use one of");
+        check("Tencent", "tencent");
+        check("oracle", "prices of `oracle` cannot be fetched; use one of");
         check("own", "your own machines have no prices to fetch");
         check("", "prices of `` cannot be fetched");
     }

@@ -10,11 +10,14 @@ use cloud::aws::{Client, now};
 use cloud::catalog::refreshed::PriceTerms;
 use cloud::prices::fetch::{PriceFailure, PriceFetcher, PriceReply, PriceTransport};
 use cloud::prices::gcp::GcpAccess;
-use cloud::prices::{KnownTypes, PriceTable, aws, azure, gcp, known_types, lambda};
+use cloud::prices::{KnownTypes, PriceTable, alibaba, aws, azure, gcp, known_types, lambda, tencent};
+use cloud::rented::CloudFailure;
 use domain::listing::Cloud;
+use server::Home;
 use store::WebClient;
 
 use crate::error::{Error, exit};
+use crate::local::rented::RentedCloud;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -78,7 +81,9 @@ pub fn fetch(
             let endpoint = settings.lambda_endpoint.as_deref().unwrap_or(cloud::lambda::ENDPOINT);
             lambda::fetch(&fetcher, endpoint, key, &known, regions)
         }
-        Cloud::Alibaba | Cloud::Tencent | Cloud::Own | Cloud::Other(_) => Ok(PriceTable::default()),
+        Cloud::Alibaba => return of_alibaba(&known, regions, settings, printer),
+        Cloud::Tencent => return of_tencent(&known, regions, settings, printer),
+        Cloud::Own | Cloud::Other(_) => Ok(PriceTable::default()),
     };
     let table = table.map_err(|failure| failed(cloud, &failure.to_string(), failure.is_denied()))?;
     Ok(FetchedPrices { table, ..FetchedPrices::default() })
@@ -171,6 +176,77 @@ fn spot(client: &Client, regions: &[String], fetched: &mut FetchedPrices, printe
             Err(failure) => fetched.notes.push(format!("spot prices of {region} were not read: {failure}")),
         }
     }
+}
+
+/// What each region of a cloud whose API needs a key costs, as `read` adds it.
+fn by_region(
+    known: &KnownTypes,
+    regions: &[String],
+    printer: &mut Printer,
+    mut read: impl FnMut(&str, &mut FetchedPrices) -> Result<(), CloudFailure>,
+) -> FetchedPrices {
+    let mut regions: Vec<String> = match regions {
+        [] => known.values().flatten().cloned().collect(),
+        named => named.to_vec(),
+    };
+    regions.sort_unstable();
+    regions.dedup();
+    let mut fetched = FetchedPrices::default();
+    for (number, region) in regions.iter().enumerate() {
+        printer.progress(&format!("reading the prices of {region} ({} of {})", number + 1, regions.len()));
+        let Err(failure) = read(region, &mut fetched) else { continue };
+        // A key that may not do it here may not do it elsewhere.
+        let last = if matches!(failure, CloudFailure::Denied(_)) { regions.len() } else { number + 1 };
+        fetched.unread.extend(regions[number..last].iter().map(|region| (region.clone(), failure.to_string())));
+        if last == regions.len() {
+            break;
+        }
+    }
+    fetched
+}
+
+/// Machines on demand, then spot machines. That spot prices cannot be read is noted: those on demand are of use without them.
+fn of_alibaba(
+    known: &KnownTypes,
+    regions: &[String],
+    settings: &GlobalSettings,
+    printer: &mut Printer,
+) -> Result<FetchedPrices, Error> {
+    let RentedCloud::Alibaba(api) = RentedCloud::open(cloud::alibaba::NAME, settings, &Home::open(&settings.home)?)?
+    else {
+        return Ok(FetchedPrices::default());
+    };
+    Ok(by_region(known, regions, printer, |region, fetched| {
+        fetched.table.extend(alibaba::on_demand(&api, known, region, &std::thread::sleep)?);
+        match alibaba::spot(&api, &on_demand(&fetched.table, region), region, &std::thread::sleep) {
+            Ok(table) => fetched.table.extend(table),
+            Err(failure) => fetched.notes.push(format!("spot prices of {region} were not read: {failure}")),
+        }
+        Ok(())
+    }))
+}
+
+/// What each zone sells. Answers do not say in which currency.
+fn of_tencent(
+    known: &KnownTypes,
+    regions: &[String],
+    settings: &GlobalSettings,
+    printer: &mut Printer,
+) -> Result<FetchedPrices, Error> {
+    let RentedCloud::Tencent(api) = RentedCloud::open(cloud::tencent::NAME, settings, &Home::open(&settings.home)?)?
+    else {
+        return Ok(FetchedPrices::default());
+    };
+    let mut fetched = by_region(known, regions, printer, |region, fetched| {
+        fetched.table.extend(tencent::fetch(&api, known, region, &std::thread::sleep)?);
+        Ok(())
+    });
+    fetched.notes.push(format!(
+        "Tencent does not say in which currency its prices are: they were read as {}; `currency` in `tencent.json` of the \
+         home folder names another one",
+        api.currency()
+    ));
+    Ok(fetched)
 }
 
 /// The machine types that a region has on demand, as its price list says.
