@@ -56,6 +56,22 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         },
     },
     SourceMutant {
+        name: "alibaba-releases-what-is-stopped",
+        harm: "a machine of Alibaba that its user has stopped is released at its run's deadline, with everything on its disk",
+        file: "crates/cloud/src/alibaba/power.rs",
+        from: "self.tell(\"ModifyInstanceAutoReleaseTime\", place, &kept)?;",
+        to: "drop(kept);",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "a_stopped_machine_is_not_released" },
+    },
+    SourceMutant {
+        name: "tencent-ends-what-is-stopped",
+        harm: "a machine of Tencent that its user has stopped is ended at its run's deadline, with everything on its disk",
+        file: "crates/cloud/src/tencent/power.rs",
+        from: "if !timers.is_empty() {",
+        to: "if timers.len() > 1 {",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "is_not_ended_by_its_timer" },
+    },
+    SourceMutant {
         name: "azure-changes-a-machine-that-is-there",
         harm: "a request that is sent again changes a machine that trains, instead of being refused",
         file: "crates/cloud/src/azure/wire.rs",

@@ -11,7 +11,8 @@ use server::Home;
 use crate::error::Error;
 
 /// The clouds whose machines can be stopped.
-pub const STOPPING_CLOUDS: [&str; 3] = [cloud::aws::NAME, cloud::gcp::NAME, cloud::azure::NAME];
+pub const STOPPING_CLOUDS: [&str; 5] =
+    [cloud::aws::NAME, cloud::gcp::NAME, cloud::azure::NAME, cloud::alibaba::NAME, cloud::tencent::NAME];
 
 /// What the disk of a stopped machine has cost since it was last counted.
 pub fn owed(machine: &KeptMachine, now: Timestamp) -> Money {

@@ -11,12 +11,15 @@ use crate::aws::wire::query::{Params, params};
 use crate::rented::{CloudApi, CloudFailure, or_denied};
 
 /// What a run needs.
-const ACTIONS: [&str; 6] = [
+const ACTIONS: [&str; 9] = [
     "ecs:DeleteInstance",
     "ecs:DescribeInstances",
     "ecs:DescribeRegions",
     "ecs:DescribeSecurityGroups",
+    "ecs:ModifyInstanceAutoReleaseTime",
     "ecs:RunInstances",
+    "ecs:StartInstance",
+    "ecs:StopInstance",
     "vpc:DescribeVSwitches",
 ];
 
@@ -53,7 +56,7 @@ impl Alibaba {
     }
 
     /// Who the key belongs to, how many machines of an owner there are, and which actions are denied. Alibaba is asked for each
-    /// action, for those that change something with `DryRun`.
+    /// action; for those that change something with `DryRun`, or about a machine that does not exist.
     ///
     /// # Errors
     /// [`CloudFailure`].
@@ -78,7 +81,7 @@ fn tried_in(regions: &BTreeSet<String>) -> &str {
 }
 
 /// Requests that change nothing. An answer that is no denial counts as allowed.
-fn tries(region: &str) -> [(AcsService, &'static str, &'static str, Params); 4] {
+fn tries(region: &str) -> [(AcsService, &'static str, &'static str, Params); 7] {
     let group = params([("RegionId", region), ("SecurityGroupName", GROUP)]);
     let switches = params([("RegionId", region)]);
     let run = params([
@@ -89,12 +92,17 @@ fn tries(region: &str) -> [(AcsService, &'static str, &'static str, Params); 4] 
         ("SecurityGroupId", "sg-gradus"),
         ("VSwitchId", "vsw-gradus"),
     ]);
-    let delete = params([("InstanceId", "i-gradus"), ("DryRun", "true")]);
+    let one = params([("InstanceId", "i-gradus"), ("DryRun", "true")]);
+    // It knows no `DryRun`.
+    let release = params([("RegionId", region), ("InstanceId", "i-gradus")]);
     [
         (AcsService::Ecs, "DescribeSecurityGroups", "ecs:DescribeSecurityGroups", group),
         (AcsService::Vpc, "DescribeVSwitches", "vpc:DescribeVSwitches", switches),
         (AcsService::Ecs, "RunInstances", "ecs:RunInstances", run),
-        (AcsService::Ecs, "DeleteInstance", "ecs:DeleteInstance", delete),
+        (AcsService::Ecs, "DeleteInstance", "ecs:DeleteInstance", one.clone()),
+        (AcsService::Ecs, "StopInstance", "ecs:StopInstance", one.clone()),
+        (AcsService::Ecs, "StartInstance", "ecs:StartInstance", one),
+        (AcsService::Ecs, "ModifyInstanceAutoReleaseTime", "ecs:ModifyInstanceAutoReleaseTime", release),
     ]
 }
 
@@ -110,7 +118,8 @@ mod tests {
         assert_eq!(tried, ACTIONS);
         for (_, action, _, sent) in tries("r") {
             let is_tried_only = sent.contains(&("DryRun".to_owned(), "true".to_owned()));
-            assert_eq!(is_tried_only, !action.starts_with("Describe"), "{action}");
+            let is_of_no_machine = sent.contains(&("InstanceId".to_owned(), "i-gradus".to_owned()));
+            assert_eq!(is_tried_only || is_of_no_machine, !action.starts_with("Describe"), "{action}");
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn failed(reply: &HttpReply) -> CloudFailure {
         () if starts(DENIED) => CloudFailure::Denied(said),
         () if starts(TOKEN) => CloudFailure::Exists(said),
         () if reply.status >= 500 || starts(UNCLEAR) => CloudFailure::Doubt(said),
-        () if code.ends_with("NotFound") => CloudFailure::NotFound(said),
+        () if code.ends_with("NotFound") || code == "NoSuchResource" => CloudFailure::NotFound(said),
         () => CloudFailure::Invalid(said),
     }
 }
@@ -140,6 +140,7 @@ mod tests {
         check(403, "Mayi.InternalError", "Doubt(");
         check(404, "PaymentMethodNotFound", "Denied(");
         check(404, "InvalidInstanceId.NotFound", "NotFound(");
+        check(404, "NoSuchResource", "NotFound(");
         check(400, "SignatureNonceUsed", "Doubt(");
         check(500, "InternalError", "Doubt(");
         check(403, "IncorrectInstanceStatus", "Invalid(");

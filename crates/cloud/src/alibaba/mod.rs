@@ -10,6 +10,7 @@ mod credentials;
 mod failure;
 mod listed;
 mod order;
+mod power;
 mod signature;
 #[cfg(test)]
 mod twin;
@@ -31,7 +32,9 @@ use crate::catalog::Catalog;
 use crate::provider::{BillingRule, ProviderTraits};
 use crate::rented::account::CallerAccount;
 use crate::rented::offers::{Listable, offers};
-use crate::rented::{CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, in_regions};
+use crate::rented::{
+    CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, MachinePower, in_regions,
+};
 use crate::ssh::NodeReach;
 use listed::{EcsGroup, GroupsAnswer, InstancesPage, RegionsAnswer, SwitchesAnswer, VpcSwitch};
 use order::EcsSite;
@@ -41,6 +44,7 @@ pub use check::{AlibabaReport, policy};
 pub use credentials::{AlibabaSource, AlibabaSources, VARIABLES};
 pub use order::disk_gib;
 pub(crate) use order::disk_kind;
+pub use power::has_economical_mode;
 
 /// The provider's name.
 pub const NAME: &str = "alibaba";
@@ -262,5 +266,18 @@ impl CloudApi for Alibaba {
         struct Deleted {}
         let sent = params([("InstanceId", &place.handle), ("Force", "true")]);
         self.client.ask((AcsService::Ecs, "DeleteInstance"), &place.region, &sent).map(|Deleted {}| ())
+    }
+
+    fn stop(&self, place: &MachinePlace) -> Result<(), CloudFailure> {
+        self.stop_at(place)
+    }
+
+    fn start(&self, place: &MachinePlace, _token: &str) -> Result<(), CloudFailure> {
+        // Alibaba knows no tokens for this; one that is on is not started again.
+        self.start_at(place)
+    }
+
+    fn power(&self, place: &MachinePlace) -> Result<MachinePower, CloudFailure> {
+        self.power_at(place)
     }
 }

@@ -97,9 +97,7 @@ pub trait CloudApi: Send + Sync {
 }
 
 fn not_stopped(name: &str) -> CloudFailure {
-    CloudFailure::Invalid(format!(
-        "machines of `{name}` cannot be stopped and started: those of aws, gcp and azure can"
-    ))
+    CloudFailure::Invalid(format!("machines of `{name}` cannot be stopped and started"))
 }
 
 /// Whether a machine that may be stopped is on.

@@ -10,13 +10,17 @@ use super::{GROUP, Tencent, filters};
 use crate::rented::{CloudApi, CloudFailure, or_denied};
 
 /// What a run needs.
-const ACTIONS: [&str; 8] = [
+const ACTIONS: [&str; 12] = [
+    "cvm:DeleteInstancesActionTimer",
     "cvm:DescribeImages",
     "cvm:DescribeInstances",
+    "cvm:DescribeInstancesActionTimer",
     "cvm:DescribeRegions",
     "cvm:DescribeZoneInstanceConfigInfos",
     "cvm:DescribeZones",
     "cvm:RunInstances",
+    "cvm:StartInstances",
+    "cvm:StopInstances",
     "cvm:TerminateInstances",
     "vpc:DescribeSecurityGroups",
 ];
@@ -33,7 +37,7 @@ pub struct TencentReport {
     /// Actions that were denied.
     pub missing: Vec<&'static str>,
     /// Actions that are needed and cannot be tried.
-    pub untried: [&'static str; 1],
+    pub untried: [&'static str; 4],
 }
 
 /// The least policy with which jobs can be run, as `tccli cam CreatePolicy --PolicyDocument` reads it.
@@ -49,8 +53,9 @@ pub(super) struct CallerAnswer {
     arn: String,
 }
 
-/// Ending a machine has no `DryRun`.
-const UNTRIED: &str = "cvm:TerminateInstances";
+/// What changes a machine has no `DryRun`.
+const UNTRIED: [&str; 4] =
+    ["cvm:DeleteInstancesActionTimer", "cvm:StartInstances", "cvm:StopInstances", "cvm:TerminateInstances"];
 
 /// A region that every account has, where none is known.
 const REGION: &str = "ap-guangzhou";
@@ -62,7 +67,7 @@ impl Tencent {
     }
 
     /// Who the key belongs to, how many machines of an owner there are, and which actions are denied. Tencent is asked for each
-    /// action but that of ending machines, for renting with `DryRun`.
+    /// action but those that change a machine, for renting with `DryRun`.
     ///
     /// # Errors
     /// [`CloudFailure`].
@@ -76,7 +81,7 @@ impl Tencent {
             let tried = self.client.ask::<Value>((service, action), tried_in(&regions), &body.to_string());
             or_denied(tried, permission, &mut missing)?;
         }
-        Ok(TencentReport { account: caller.account_id, arn: caller.arn, machines, missing, untried: [UNTRIED] })
+        Ok(TencentReport { account: caller.account_id, arn: caller.arn, machines, missing, untried: UNTRIED })
     }
 }
 
@@ -86,17 +91,19 @@ fn tried_in(regions: &BTreeSet<String>) -> &str {
 }
 
 /// Requests that change nothing. An answer that is no denial counts as allowed.
-fn tries() -> [(TcService, &'static str, &'static str, Value); 5] {
+fn tries() -> [(TcService, &'static str, &'static str, Value); 6] {
     let run = json!({
         "DryRun": true, "InstanceType": "GN7.2XLARGE32", "ImageId": "img-00000000", "Placement": { "Zone": "ap-guangzhou-6" },
     });
     let group = json!({ "Filters": filters(&[("security-group-name", GROUP)]) });
+    let timers = json!({ "StatusList": ["UNDO"] });
     let (sold, image) = (json!({ "Filters": filters(&[("instance-type", "GN7.2XLARGE32")]) }), json!({ "Limit": 1 }));
     [
         (TcService::Vpc, "DescribeSecurityGroups", "vpc:DescribeSecurityGroups", group),
         (TcService::Cvm, "DescribeZones", "cvm:DescribeZones", json!({})),
         (TcService::Cvm, "DescribeZoneInstanceConfigInfos", "cvm:DescribeZoneInstanceConfigInfos", sold),
         (TcService::Cvm, "DescribeImages", "cvm:DescribeImages", image),
+        (TcService::Cvm, "DescribeInstancesActionTimer", "cvm:DescribeInstancesActionTimer", timers),
         (TcService::Cvm, "RunInstances", "cvm:RunInstances", run),
     ]
 }
@@ -106,9 +113,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_action_of_the_policy_but_one_is_tried() {
+    fn each_action_of_the_policy_is_tried_unless_it_changes_a_machine() {
         let mut tried: Vec<&str> = tries().iter().map(|(_, _, permission, _)| *permission).collect();
-        tried.extend(["cvm:DescribeRegions", "cvm:DescribeInstances", UNTRIED]);
+        tried.extend(["cvm:DescribeRegions", "cvm:DescribeInstances"]);
+        tried.extend(UNTRIED);
         tried.sort_unstable();
         assert_eq!(tried, ACTIONS);
         for (_, action, _, body) in tries() {

@@ -11,6 +11,7 @@ mod credentials;
 mod failure;
 mod listed;
 mod order;
+mod power;
 mod signature;
 #[cfg(test)]
 mod twin;
@@ -34,7 +35,7 @@ use crate::provider::{BillingRule, ProviderTraits};
 use crate::rented::account::CallerAccount;
 use crate::rented::offers::{Listable, offers};
 use crate::rented::{
-    CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, in_regions, value,
+    CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, MachinePower, in_regions, value,
 };
 use crate::ssh::NodeReach;
 use listed::{GroupSet, ImageSet, InstancesAnswer, RegionSet, SoldSet, ZoneSet};
@@ -256,5 +257,18 @@ impl CloudApi for Tencent {
         struct Terminated {}
         let body = json!({ "InstanceIds": [place.handle] }).to_string();
         self.client.ask((TcService::Cvm, "TerminateInstances"), &place.region, &body).map(|Terminated {}| ())
+    }
+
+    fn stop(&self, place: &MachinePlace) -> Result<(), CloudFailure> {
+        self.stop_at(place)
+    }
+
+    fn start(&self, place: &MachinePlace, _token: &str) -> Result<(), CloudFailure> {
+        // Tencent knows no tokens for this; one that is on is not started again.
+        self.start_at(place)
+    }
+
+    fn power(&self, place: &MachinePlace) -> Result<MachinePower, CloudFailure> {
+        self.power_at(place)
     }
 }

@@ -48,7 +48,7 @@ impl Twin {
     fn step(&self) {
         let mut state = self.state.lock().unwrap();
         state.machines.retain(|_, machine| machine["InstanceState"] != "TERMINATING");
-        for machine in state.machines.values_mut() {
+        for machine in state.machines.values_mut().filter(|machine| machine["InstanceState"] == "PENDING") {
             machine["InstanceState"] = "RUNNING".into();
         }
     }
@@ -100,6 +100,7 @@ impl TwinState {
             "Placement": body["Placement"], "InstanceState": "PENDING", "CreatedTime": times::rfc3339(clock()),
             "InstanceChargeType": body["InstanceChargeType"], "Tags": body["TagSpecification"][0]["Tags"],
             "PublicIpAddresses": ["192.0.2.7"], "Account": self.account(),
+            "StopChargingMode": "NOT_APPLICABLE", "ActionTimer": body["ActionTimer"],
         });
         self.machines.insert((region.to_owned(), id.clone()), machine);
         self.tokens.insert(token.to_owned(), (id.clone(), body.clone()));
@@ -174,8 +175,12 @@ impl TwinState {
                 ok(json!({ "TotalCount": 1, "SecurityGroupSet": groups }))
             }
             "RunInstances" => self.run(region, body),
+            "DescribeInstances" if body.get("InstanceIds").is_some() => self.one(region, body),
             "DescribeInstances" => self.page(region, body),
             "TerminateInstances" => self.terminate(region, body),
+            "DescribeInstancesActionTimer" => self.timers(region, body),
+            "DeleteInstancesActionTimer" => self.forget(region, body),
+            "StopInstances" | "StartInstances" => self.change(action, region, body),
             other => panic!("{other}"),
         }
     }

@@ -1,7 +1,107 @@
-//! Machines of Alibaba Cloud that stay what they are: in the account in which they were rented.
+//! Machines of Alibaba Cloud that stay what they are: stopped with their disk, and in the account in which they were rented.
 
 use super::*;
-use crate::rented::twin::keeps_to_its_account;
+use crate::rented::twin::{keeps_to_its_account, stops_and_starts};
+
+impl TwinState {
+    /// The machine that is named, if it is there.
+    pub(super) fn one(&self, region: &str, form: &Form) -> Result<HttpReply, String> {
+        let ids: Vec<String> = serde_json::from_str(&form["InstanceIds"]).unwrap();
+        let found: Vec<&Value> = self.machines.get(&(region.to_owned(), ids[0].clone())).into_iter().collect();
+        ok(&json!({ "RequestId": "r", "TotalCount": found.len(), "Instances": { "Instance": found } }))
+    }
+
+    /// Stops or starts a machine, or changes when it is released.
+    pub(super) fn change(&mut self, action: &str, region: &str, form: &Form) -> Result<HttpReply, String> {
+        if form.contains_key("DryRun") {
+            return refuse(400, "DryRunOperation");
+        }
+        let refused = if action == "StartInstance" { self.refuse.take() } else { None };
+        let Some(machine) = self.machines.get_mut(&(region.to_owned(), form["InstanceId"].clone())) else {
+            let is_release = action == "ModifyInstanceAutoReleaseTime";
+            return refuse(404, if is_release { "NoSuchResource" } else { "InvalidInstanceId.NotFound" });
+        };
+        let status = machine["Status"].as_str().unwrap().to_owned();
+        match (action, status.as_str()) {
+            ("ModifyInstanceAutoReleaseTime", _) => machine["AutoReleaseTime"] = json!(form.get("AutoReleaseTime")),
+            ("StopInstance", "Running") => {
+                // As Alibaba does, one of a family without economical mode is stopped without an error.
+                let is_billed = machine["InstanceType"].as_str().unwrap().starts_with("ecs.gn5-");
+                machine["StoppedMode"] = if is_billed { "KeepCharging".into() } else { json!(form["StoppedMode"]) };
+                machine["Status"] = "Stopped".into();
+            }
+            ("StartInstance", "Stopped") => {
+                if let Some((status, code)) = refused {
+                    return refuse(status, code);
+                }
+                machine["Status"] = "Running".into();
+                machine["StoppedMode"] = "Not-applicable".into();
+            }
+            _ => return refuse(403, "IncorrectInstanceStatus"),
+        }
+        if std::mem::take(&mut self.lose) {
+            Err("connection reset".to_owned())
+        } else {
+            ok(&json!({ "RequestId": "r" }))
+        }
+    }
+}
+
+/// A machine on demand that runs, and where it is.
+fn running(twin: &Arc<Twin>, machine: &str) -> MachinePlace {
+    let home = tempfile::tempdir().unwrap();
+    assert!(matches!(launch(twin, home.path(), &format!("cn-hangzhou/{machine}")), ProviderAnswer::Accepted(_)));
+    twin.step();
+    api(twin).machines(OWNER).unwrap().remove(0).place()
+}
+
+#[test]
+fn a_machine_is_stopped_and_started_again() {
+    let twin = Arc::new(Twin::default());
+    let is_off = || twin.state.lock().unwrap().machines.values().all(|machine| machine["Status"] == "Stopped");
+    let lose = || twin.state.lock().unwrap().lose = true;
+    stops_and_starts(|| api(&twin), "cn-hangzhou/ecs.gn6i-c4g1.xlarge", || twin.step(), lose, is_off);
+}
+
+/// Alibaba would release it, and delete its disk, at the time that it was told when the machine was rented.
+#[test]
+fn a_stopped_machine_is_not_released() {
+    let twin = Arc::new(Twin::default());
+    let place = running(&twin, "ecs.gn6i-c4g1.xlarge");
+    let release = || twin.state.lock().unwrap().machines.values().next().unwrap()["AutoReleaseTime"].clone();
+    assert!(release().is_string());
+    twin.state.lock().unwrap().denied = Some("ModifyInstanceAutoReleaseTime");
+    assert!(matches!(api(&twin).stop(&place), Err(CloudFailure::Denied(_))));
+    assert_eq!(api(&twin).power(&place), Ok(MachinePower::On), "it is not stopped while it would be released");
+    twin.state.lock().unwrap().denied = None;
+    for _ in 0..2 {
+        assert_eq!(api(&twin).stop(&place), Ok(()), "also once it is stopped");
+    }
+    assert_eq!((release(), api(&twin).power(&place)), (Value::Null, Ok(MachinePower::Off(None))));
+    let gone = MachinePlace { handle: "i-9".to_owned(), ..place };
+    assert!(matches!(api(&twin).stop(&gone), Err(CloudFailure::NotFound(_))));
+    assert!(matches!(api(&twin).power(&gone), Err(CloudFailure::NotFound(_))));
+}
+
+#[test]
+fn a_start_without_capacity_says_so() {
+    let twin = Arc::new(Twin::default());
+    let place = running(&twin, "ecs.gn6i-c4g1.xlarge");
+    api(&twin).stop(&place).unwrap();
+    twin.state.lock().unwrap().refuse = Some((403, "OperationDenied.NoStock"));
+    assert!(matches!(api(&twin).start(&place, "t"), Err(CloudFailure::Capacity(_))));
+    assert_eq!(api(&twin).start(&place, "t"), Ok(()));
+    assert_eq!(api(&twin).power(&place), Ok(MachinePower::On));
+}
+
+#[test]
+fn a_machine_that_is_billed_while_it_is_off_is_not_off() {
+    let twin = Arc::new(Twin::default());
+    let place = running(&twin, "ecs.gn5-c4g1.xlarge");
+    assert_eq!(api(&twin).stop(&place), Ok(()));
+    assert_eq!(api(&twin).power(&place), Ok(MachinePower::On));
+    assert!(matches!(api(&twin).stop(&place), Err(CloudFailure::Invalid(_))));
+}
 
 #[test]
 fn a_machine_is_of_the_account_in_which_it_was_rented() {

@@ -30,7 +30,9 @@ pub fn delete(
         RentedCloud::Aws { client, .. } => delete_aws(&client, machine, printer)?,
         RentedCloud::Gcp(api) => delete_at(&api, machine)?,
         RentedCloud::Azure(api) => delete_at(&api, machine)?,
-        RentedCloud::Lambda(_) | RentedCloud::Alibaba(_) | RentedCloud::Tencent(_) => {
+        RentedCloud::Alibaba(api) => delete_at(&api, machine)?,
+        RentedCloud::Tencent(api) => delete_at(&api, machine)?,
+        RentedCloud::Lambda(_) => {
             return Err(world("no machines of this cloud are stopped".to_owned(), "this is a fault of gradus"));
         }
     }

@@ -121,13 +121,26 @@ pub fn require_permission(machine: &KeptMachine, settings: &GlobalSettings, home
     let client = match RentedCloud::open(&machine.offer.provider, settings, home)? {
         RentedCloud::Aws { client, .. } => client,
         RentedCloud::Gcp(api) => {
-            return permitted(machine, api.check(home.owner()).map(|report| report.missing), "compute.instances.stop");
+            return permitted(
+                machine,
+                api.check(home.owner()).map(|report| report.missing),
+                &["compute.instances.stop"],
+            );
         }
         RentedCloud::Azure(api) => {
-            let action = "Microsoft.Compute/virtualMachines/deallocate/action";
-            return permitted(machine, api.check(home.owner()).map(|report| report.missing), action);
+            let actions = ["Microsoft.Compute/virtualMachines/deallocate/action"];
+            return permitted(machine, api.check(home.owner()).map(|report| report.missing), &actions);
         }
-        RentedCloud::Lambda(_) | RentedCloud::Alibaba(_) | RentedCloud::Tencent(_) => return Ok(()),
+        RentedCloud::Alibaba(api) => {
+            let actions = ["ecs:StopInstance", "ecs:ModifyInstanceAutoReleaseTime"];
+            return permitted(machine, api.check(home.owner()).map(|report| report.missing), &actions);
+        }
+        RentedCloud::Tencent(api) => {
+            // Whether it may stop a machine cannot be tried.
+            let actions = ["cvm:DescribeInstancesActionTimer"];
+            return permitted(machine, api.check(home.owner()).map(|report| report.missing), &actions);
+        }
+        RentedCloud::Lambda(_) => return Ok(()),
     };
     match client.tell(&machine.region, &query::dry(query::stop(&machine.handle))) {
         Ok(()) | Err(AwsFailure::DryRun) => Ok(()),
@@ -135,17 +148,17 @@ pub fn require_permission(machine: &KeptMachine, settings: &GlobalSettings, home
     }
 }
 
-/// Refuses to stop a machine without a permission that is known to be missing.
+/// Refuses to stop a machine without one of the permissions that it needs, if that is known to be missing.
 fn permitted(
     machine: &KeptMachine,
     missing: Result<Vec<&'static str>, CloudFailure>,
-    needed: &str,
+    needed: &[&str],
 ) -> Result<(), Error> {
     let cloud = &machine.offer.provider;
     let missing =
         missing.map_err(|failure| world(format!("cannot stop `{}`: {failure}", machine.handle), "run it again"))?;
-    if missing.contains(&needed) {
-        let hint = format!("`gradus cloud policy {cloud}` prints the role that is needed");
+    if let Some(needed) = needed.iter().find(|needed| missing.contains(needed)) {
+        let hint = format!("`gradus cloud policy {cloud}` prints the role or policy that is needed");
         return Err(world(format!("cannot stop `{}`: the permission `{needed}` is missing", machine.handle), &hint));
     }
     Ok(())
@@ -161,7 +174,7 @@ pub fn keep(
     let provider = known.offer.provider.as_str();
     let cannot = |why: &str| usage(format!("`{instance}` cannot be stopped: {why}"), down);
     match provider {
-        "aws" | "gcp" | "azure" => {}
+        known if STOPPING_CLOUDS.contains(&known) => {}
         "lambda" => return Err(cannot("Lambda ends machines and does not stop them")),
         "ssh" | "local" => return Err(cannot("it is not rented")),
         other => return Err(cannot(&format!("machines of `{other}` are not stopped and started from here"))),
@@ -170,6 +183,9 @@ pub fn keep(
     let choice = kind.parse::<MachineChoice>().map_err(|why| cannot(&why))?;
     if choice.is_spot {
         return Err(cannot("spot machines that were asked for once are not stopped"));
+    }
+    if provider == cloud::alibaba::NAME && !cloud::alibaba::has_economical_mode(&choice.machine) {
+        return Err(cannot("Alibaba bills machines with local disks while they are stopped, too"));
     }
     let Some(handle) = &known.handle else { return Err(cannot("its name at its cloud is not known yet")) };
     Ok(KeptMachine {
@@ -188,6 +204,12 @@ fn disk_price(provider: &str, catalog: &Catalog, region: &str, work: Bytes) -> R
     match provider {
         cloud::gcp::NAME => offers::disk_rate(catalog, &Cloud::Gcp, Some(region), cloud::gcp::disk_gib(work)),
         cloud::azure::NAME => offers::disk_rate(catalog, &Cloud::Azure, Some(region), cloud::azure::disk_gib(work)),
+        cloud::alibaba::NAME => {
+            offers::disk_rate(catalog, &Cloud::Alibaba, Some(region), cloud::alibaba::disk_gib(work))
+        }
+        cloud::tencent::NAME => {
+            offers::disk_rate(catalog, &Cloud::Tencent, Some(region), cloud::tencent::disk_gib(work))
+        }
         _ => cloud::aws::disk_rate(catalog, Some(region), work),
     }
 }
@@ -330,14 +352,23 @@ mod tests {
         check("lambda", "us-east-1/gpu_1x_a10", "Lambda");
         check("gcp", "us-central1/a2-highgpu-1g/spot", "spot");
         check("azure", "eastus/Standard_NC4as_T4_v3/spot", "spot");
-        check("alibaba", "cn-beijing/x", "`alibaba`");
+        check("alibaba", "cn-beijing/ecs.gn6i-c4g1.xlarge/spot", "spot");
+        check("alibaba", "cn-beijing/ecs.gn5-c4g1.xlarge", "bills machines with local disks while they are stopped");
+        check("tencent", "ap-guangzhou/GN7.2XLARGE32/spot", "spot");
+        check("vultr", "ewr/x", "`vultr`");
         check("ssh", "node", "not rented");
         check("aws", "us-east-1/g4dn.xlarge/spot", "spot");
     }
 
     #[test]
-    fn machines_of_google_and_azure_are_stopped_too() {
-        for (provider, kind) in [("gcp", "us-central1/a2-highgpu-1g"), ("azure", "eastus/Standard_NC4as_T4_v3")] {
+    fn machines_of_other_clouds_are_stopped_too() {
+        let all = [
+            ("gcp", "us-central1/a2-highgpu-1g"),
+            ("azure", "eastus/Standard_NC4as_T4_v3"),
+            ("alibaba", "cn-hangzhou/cn-hangzhou-h/ecs.gn6i-c4g1.xlarge"),
+            ("tencent", "ap-guangzhou/GN7.2XLARGE32"),
+        ];
+        for (provider, kind) in all {
             let machine = kept(provider, kind).unwrap();
             assert_eq!((machine.offer.kind.as_str(), machine.stopped()), (kind, Some(Timestamp(7))));
             assert!(machine.disk.micros_per_hour() > 0, "{provider} has a price of disks");

@@ -80,7 +80,8 @@ impl Args {
         let stops = self.infra.split('/').next().is_some_and(|cloud| STOPPING_CLOUDS.contains(&cloud));
         if self.spot || !stops {
             let message = format!("`--timetable`: spot machines and those of `{}` cannot be stopped", self.infra);
-            let hint = "use `--infra aws`, `gcp` or `azure` without `--spot`, or leave the timetable out".to_owned();
+            let clouds = STOPPING_CLOUDS.join("`, `");
+            let hint = format!("use `--infra` with one of `{clouds}` and without `--spot`, or leave the timetable out");
             return Err(Error::Usage { message, hint });
         }
         Ok(())
