@@ -245,6 +245,90 @@ def flattened(value, known):
             yield name, inner
 
 
+def alibaba(request):
+    from alibabacloud_ecs20140526 import models
+    from alibabacloud_ecs20140526.client import Client
+    from alibabacloud_tea_openapi.utils_models import Config
+    from darabonba.runtime import RuntimeOptions
+
+    url = urlsplit(request["url"])
+    if not url.hostname.startswith("ecs"):
+        # The SDK is that of machines alone.
+        return []
+    action, form = request["headers"]["x-acs-action"], dict(parse_qsl(url.query, keep_blank_values=True))
+    region = form.get("RegionId")
+    client = Client(Config(
+        access_key_id=KEY, access_key_secret=SECRET, region_id=region, endpoint=None if region else "ecs.aliyuncs.com"))
+
+    def send(params, asked, runtime):
+        raise Sent(params.method, params, dict(asked.query))
+
+    client.call_api = send
+    asked = getattr(models, f"{action}Request")().from_map(nested(form))
+    name = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in action).strip("_")
+    try:
+        getattr(client, f"{name}_with_options")(asked, RuntimeOptions())
+    except Sent as sent:
+        differences = differing("method", request["method"], sent.method)
+        differences += differing("action", action, sent.url.action)
+        differences += differing("version", request["headers"]["x-acs-version"], sent.url.version)
+        differences += differing("path", url.path, sent.url.pathname)
+        if region:
+            differences += differing("host", url.hostname, client._endpoint)
+        return differences + differing("query", form, {name: str(value) for name, value in sent.body.items()})
+    return ["the SDK sent nothing"]
+
+
+def nested(form):
+    """What `Tag.1.Key` and `SystemDisk.Size` mean: lists and structures."""
+    tree = {}
+    for name, value in form.items():
+        *above, last = name.split(".")
+        place = tree
+        for part in above:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return listed(tree)
+
+
+def listed(value):
+    if not isinstance(value, dict):
+        return value
+    inner = {name: listed(one) for name, one in value.items()}
+    if inner and all(name.isdigit() for name in inner):
+        return [inner[name] for name in sorted(inner, key=int)]
+    return inner
+
+
+def tencent(request):
+    from tencentcloud.common.credential import Credential
+    from tencentcloud.cvm.v20170312 import cvm_client, models
+
+    url, headers = urlsplit(request["url"]), request["headers"]
+    if not url.hostname.startswith("cvm."):
+        # The SDK is that of machines alone.
+        return []
+    action, caught = headers["x-tc-action"], []
+    client = cvm_client.CvmClient(Credential(KEY, SECRET), headers.get("x-tc-region", ""))
+
+    def send(action, params, options=None, headers=None):
+        # What is raised here the SDK would make an error of its own.
+        caught.append((action, params))
+        return json.dumps({"Response": {"RequestId": "r"}})
+
+    client.call = send
+    asked = getattr(models, f"{action}Request")()
+    asked._deserialize(json.loads(request["body"]))
+    getattr(client, action)(asked)
+    if not caught:
+        return ["the SDK sent nothing"]
+    differences = differing("method", request["method"], "POST")
+    differences += differing("action", action, caught[0][0])
+    differences += differing("version", headers["x-tc-version"], client._apiVersion)
+    differences += differing("host", url.hostname, client._endpoint)
+    return differences + differing("body", json.loads(request["body"]), caught[0][1])
+
+
 def filled(value):
     """JSON without what is empty, which is the same as what is not there."""
     if isinstance(value, dict):
@@ -259,7 +343,7 @@ def differing(what, ours, theirs):
 
 
 def main():
-    judges = {"aws": aws, "gcp": gcp, "azure": azure}
+    judges = {"aws": aws, "gcp": gcp, "azure": azure, "alibaba": alibaba, "tencent": tencent}
     failed = 0
     with open(sys.argv[1], encoding="utf-8") as lines:
         for line in lines:

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
+use cloud::alibaba::{Alibaba, AlibabaOptions, AlibabaSources};
 use cloud::aws::credentials::CredentialSources;
 use cloud::aws::wire::answers::{IngressRule, Peer};
 use cloud::aws::wire::query::{self, Query};
@@ -13,8 +14,10 @@ use cloud::aws::wire::{HttpReply, HttpRequest, HttpTransport};
 use cloud::aws::{Client, ReachSettings};
 use cloud::azure::{Azure, AzureOptions, AzureSources};
 use cloud::gcp::{Gcp, GcpOptions, GcpSources};
-use cloud::rented::{CloudApi, LaunchOrder, MachineChoice, MachinePlace};
+use cloud::prices::{self, KnownTypes};
+use cloud::rented::{CloudApi, LaunchOrder, MachineChoice, MachinePlace, MachinePower};
 use cloud::ssh::{Executables, NodeReach};
+use cloud::tencent::{Tencent, TencentOptions, TencentSources};
 use cloud::{Aws, AwsOptions, AwsSettings, LaunchRequest, Provider, ProviderAnswer, ProviderCall};
 use domain::rental::EndRequest;
 use domain::{InstanceId, Node, Offer, Timestamp};
@@ -44,6 +47,8 @@ impl Recorder {
                 request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
             let body = String::from_utf8_lossy(&request.body);
             let action = body.split('&').next().unwrap_or_default().strip_prefix("Action=").unwrap_or_default();
+            let named = ["x-acs-action", "x-tc-action"].into_iter().find_map(|name| headers.get(name).copied());
+            let action = named.unwrap_or(action);
             json!({
                 "cloud": cloud,
                 "name": format!("{} {action}", request.method),
@@ -187,6 +192,88 @@ fn sent_to_azure() -> Vec<Value> {
     recorder.lines("azure")
 }
 
+fn header<'a>(request: &'a HttpRequest, name: &str) -> &'a str {
+    request.headers.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+}
+
+fn of_alibaba(request: &HttpRequest) -> (u16, String) {
+    let answer = match header(request, "x-acs-action") {
+        "GetCallerIdentity" => r#"{"AccountId":"1","Arn":"acs:ram::1:user/u"}"#,
+        "DescribeRegions" => r#"{"Regions":{"Region":[{"RegionId":"cn-hangzhou"}]}}"#,
+        "DescribeSecurityGroups" => {
+            r#"{"SecurityGroups":{"SecurityGroup":[{"SecurityGroupId":"sg-1","VpcId":"vpc-1"}]}}"#
+        }
+        "DescribeVSwitches" => {
+            r#"{"VSwitches":{"VSwitch":[{"VSwitchId":"vsw-1","ZoneId":"cn-hangzhou-h","AvailableIpAddressCount":9}]}}"#
+        }
+        "RunInstances" => r#"{"InstanceIdSets":{"InstanceIdSet":["i-1"]}}"#,
+        "DescribeInstances" if request.url.contains("InstanceIds=") => {
+            r#"{"Instances":{"Instance":[{"Status":"Running","StoppedMode":"Not-applicable"}]}}"#
+        }
+        _ => "{}",
+    };
+    (200, answer.to_owned())
+}
+
+/// Every action of ECS that a home may send, as it sends it.
+fn sent_to_alibaba() -> Vec<Value> {
+    let recorder = Recorder::new(of_alibaba);
+    let variables = [("ALIBABA_CLOUD_ACCESS_KEY_ID", "id"), ("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "secret")];
+    let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let sources = AlibabaSources { variables, config: String::new() };
+    let api = Alibaba::new(recorder.clone(), None, sources, AlibabaOptions::default());
+    tried(&api, &["cn-hangzhou/cn-hangzhou-h/ecs.gn6i-c4g1.xlarge/spot", "cn-hangzhou/ecs.gn5-c4g1.xlarge"]);
+    stopped(&api, MachinePlace { handle: "i-1".into(), region: "us-east-1".into(), zone: None });
+    api.check("me").unwrap();
+    let known = KnownTypes::from([("ecs.gn6i-c4g1.xlarge".to_owned(), ["ap-southeast-1".to_owned()].into())]);
+    prices::alibaba::on_demand(&api, &known, "ap-southeast-1", &|_| ()).unwrap();
+    prices::alibaba::spot(&api, &["ecs.gn6i-c4g1.xlarge".to_owned()], "ap-southeast-1", &|_| ()).unwrap();
+    recorder.lines("alibaba")
+}
+
+fn of_tencent(request: &HttpRequest) -> (u16, String) {
+    let body = String::from_utf8_lossy(&request.body);
+    let answer = match header(request, "x-tc-action") {
+        "GetCallerIdentity" => r#"{"AccountId":"1","Arn":"qcs::cam::uin/1:uin/2"}"#,
+        "DescribeRegions" => r#"{"RegionSet":[{"Region":"ap-guangzhou"}]}"#,
+        "DescribeSecurityGroups" => r#"{"SecurityGroupSet":[{"SecurityGroupId":"sg-1","SecurityGroupName":"gradus"}]}"#,
+        "DescribeZoneInstanceConfigInfos" => {
+            r#"{"InstanceTypeQuotaSet":[{"Zone":"ap-guangzhou-6","InstanceType":"GN7.2XLARGE32","Status":"SELL"}]}"#
+        }
+        "DescribeImages" => r#"{"ImageSet":[{"ImageId":"img-1","OsName":"Ubuntu Server 22.04 LTS 64bit"}]}"#,
+        "RunInstances" => r#"{"InstanceIdSet":["ins-1"]}"#,
+        "DescribeInstances" if body.contains("InstanceIds") => {
+            r#"{"TotalCount":1,"InstanceSet":[{"InstanceState":"RUNNING","StopChargingMode":"NOT_APPLICABLE"}]}"#
+        }
+        "DescribeInstances" => r#"{"TotalCount":0,"InstanceSet":[]}"#,
+        "DescribeInstancesActionTimer" => r#"{"ActionTimers":[{"ActionTimerId":"865d042d","Status":"UNDO"}]}"#,
+        _ => "{}",
+    };
+    (200, format!(r#"{{"Response":{answer}}}"#))
+}
+
+/// Every action of CVM that a home may send, as it sends it.
+fn sent_to_tencent() -> Vec<Value> {
+    let recorder = Recorder::new(of_tencent);
+    let variables = [("TENCENTCLOUD_SECRET_ID", "id"), ("TENCENTCLOUD_SECRET_KEY", "secret")];
+    let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let sources = TencentSources { variables, file: String::new() };
+    let api = Tencent::new(recorder.clone(), None, sources, TencentOptions::default());
+    tried(&api, &["ap-guangzhou/ap-guangzhou-7/GN7.2XLARGE32/spot", "ap-guangzhou/GN7.2XLARGE32"]);
+    stopped(&api, MachinePlace { handle: "ins-1".into(), region: "ap-guangzhou".into(), zone: None });
+    api.check("me").unwrap();
+    let known = KnownTypes::from([("GN7.2XLARGE32".to_owned(), ["ap-guangzhou".to_owned()].into())]);
+    prices::tencent::fetch(&api, &known, "ap-guangzhou", &|_| ()).unwrap();
+    recorder.lines("tencent")
+}
+
+/// Stops a machine, starts it again, and looks whether it is on.
+fn stopped(api: &dyn CloudApi, place: MachinePlace) {
+    api.stop(&place).unwrap();
+    api.start(&place, "token").unwrap();
+    assert_eq!(api.power(&place), Ok(MachinePower::On));
+}
+
 /// What the SDKs say.
 fn judged(requests: &[Value]) -> Output {
     let folder = tempfile::tempdir().unwrap();
@@ -200,7 +287,7 @@ fn judged(requests: &[Value]) -> Output {
 #[test]
 #[ignore = "needs the clouds' SDKs: `cargo xtask test --long` provides them"]
 fn official_sdks_send_the_same() {
-    let requests = [sent_to_aws(), sent_to_gcp(), sent_to_azure()].concat();
+    let requests = [sent_to_aws(), sent_to_gcp(), sent_to_azure(), sent_to_alibaba(), sent_to_tencent()].concat();
     let output = judged(&requests);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
@@ -221,4 +308,9 @@ fn a_name_that_a_cloud_does_not_know_is_noticed() {
     check(sent_to_aws(), "InstanceType=", "InstanceKind=");
     check(sent_to_gcp(), "machineType", "machineKind");
     check(sent_to_azure(), "vmSize", "vmKind");
+    check(sent_to_tencent(), "StopType", "StopKind");
+    // Requests to Alibaba have no body.
+    let mut request = sent_to_alibaba().into_iter().find(|request| request["name"] == "POST StopInstance").unwrap();
+    request["url"] = request["url"].as_str().unwrap().replace("StoppedMode", "StopMode").into();
+    assert_eq!(judged(&[request]).status.code(), Some(1));
 }

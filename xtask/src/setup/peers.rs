@@ -21,7 +21,13 @@ const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 const SKYPILOT: &str = "skypilot==0.14.1";
 
 /// The official SDKs of clouds, which send again what we send. Azure's is the newest that speaks our version of its API.
-const CLOUD_SDKS: [&str; 3] = ["google-cloud-compute==1.57.0", "azure-mgmt-compute==33.0.0", "boto3==1.44.8"];
+const CLOUD_SDKS: [&str; 5] = [
+    "google-cloud-compute==1.57.0",
+    "azure-mgmt-compute==33.0.0",
+    "boto3==1.44.8",
+    "alibabacloud_ecs20140526==7.11.8",
+    "tencentcloud-sdk-python-cvm==3.0.1459",
+];
 
 /// Builds a Python package from a crate.
 const MATURIN: &str = "maturin==1.16.0";
@@ -68,7 +74,7 @@ pub fn skypilot() -> Result<PathBuf, Box<dyn Error>> {
 
 /// The same for the SDKs of clouds (340 MB on disk).
 pub fn cloud_sdks() -> Result<PathBuf, Box<dyn Error>> {
-    installed(&CLOUD_SDKS, "the SDKs of AWS, Google Cloud and Azure through pip, which send again what we send them")
+    installed(&CLOUD_SDKS, "the SDKs of clouds through pip, which send again what we send them")
 }
 
 /// The executable that builds wheels (40 MB on disk).
