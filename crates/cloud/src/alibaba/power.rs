@@ -69,9 +69,12 @@ impl Alibaba {
         let sent = params([("InstanceId", &place.handle), ("StoppedMode", "StopCharging")]);
         match self.tell("StopInstance", place, &sent) {
             // One that is stopped is not stopped again.
-            Err(failure @ CloudFailure::Invalid(_)) => match self.power_at(place)? {
+            Err(CloudFailure::Invalid(why)) => match self.power_at(place)? {
                 MachinePower::Stopping | MachinePower::Off(_) => Ok(()),
-                MachinePower::Starting | MachinePower::On => Err(failure),
+                MachinePower::Starting | MachinePower::On => {
+                    let billed = "if it is off, it is billed all the same: end it in the console of Alibaba Cloud";
+                    Err(CloudFailure::Invalid(format!("{why}; {billed}")))
+                }
             },
             other => other,
         }

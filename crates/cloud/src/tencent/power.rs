@@ -73,9 +73,12 @@ impl Tencent {
         let sent = json!({ "InstanceIds": [place.handle], "StopType": "SOFT_FIRST", "StoppedMode": "STOP_CHARGING" });
         match self.tell("StopInstances", place, &sent) {
             // One that is stopped is not stopped again.
-            Err(failure @ CloudFailure::Invalid(_)) => match self.power_at(place)? {
+            Err(CloudFailure::Invalid(why)) => match self.power_at(place)? {
                 MachinePower::Stopping | MachinePower::Off(_) => Ok(()),
-                MachinePower::Starting | MachinePower::On => Err(failure),
+                MachinePower::Starting | MachinePower::On => {
+                    let billed = "if it is off, it is billed all the same: end it in the console of Tencent Cloud";
+                    Err(CloudFailure::Invalid(format!("{why}; {billed}")))
+                }
             },
             other => other,
         }
