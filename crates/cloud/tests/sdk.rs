@@ -271,6 +271,7 @@ fn sent_to_tencent() -> Vec<Value> {
 fn stopped(api: &dyn CloudApi, place: MachinePlace) {
     api.stop(&place).unwrap();
     api.start(&place, "token").unwrap();
+    api.end_by(&place, Timestamp(1_763_980_000_000_000)).unwrap();
     assert_eq!(api.power(&place), Ok(MachinePower::On));
 }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use domain::listing::Cloud;
 use domain::wants::Wants;
-use domain::{Bytes, Elapsed, Offer};
+use domain::{Bytes, Elapsed, Offer, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -275,6 +275,10 @@ impl CloudApi for Alibaba {
     fn start(&self, place: &MachinePlace, _token: &str) -> Result<(), CloudFailure> {
         // Alibaba knows no tokens for this; one that is on is not started again.
         self.start_at(place)
+    }
+
+    fn end_by(&self, place: &MachinePlace, at: Timestamp) -> Result<(), CloudFailure> {
+        self.end_at(place, at)
     }
 
     fn power(&self, place: &MachinePlace) -> Result<MachinePower, CloudFailure> {

@@ -99,7 +99,7 @@ pub(super) fn run_instances(
 }
 
 /// Alibaba releases a machine half an hour from now at the earliest.
-const SOONEST: Duration = Duration::from_secs(35 * 60);
+pub(super) const SOONEST: Duration = Duration::from_secs(35 * 60);
 
 #[cfg(test)]
 mod tests {

@@ -2,14 +2,19 @@
 //! (<https://www.alibabacloud.com/help/en/ecs/user-guide/economical-mode>).
 //!
 //! Alibaba releases a machine at the time that it was told when it was rented, also one that is stopped, and its disk with it.
-//! So that time is taken back first. A machine of a family without economical mode is stopped without an error, and billed on.
+//! So that time is taken back first, and told again once a run has the machine. One of a family without economical mode is stopped
+//! without an error, and billed on.
 
+use domain::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Alibaba;
+use super::order::SOONEST;
 use super::wire::AcsService;
+use crate::aws::now;
 use crate::aws::wire::query::{Params, params};
+use crate::rented::limits::ends_at;
 use crate::rented::{CloudFailure, MachinePlace, MachinePower};
 
 /// Families with local disks or persistent memory, which have no economical mode.
@@ -82,6 +87,13 @@ impl Alibaba {
 
     pub(super) fn start_at(&self, place: &MachinePlace) -> Result<(), CloudFailure> {
         self.tell("StartInstance", place, &params([("InstanceId", &place.handle)]))
+    }
+
+    /// Has Alibaba release a machine at a time; nothing where that is too far off.
+    pub(super) fn end_at(&self, place: &MachinePlace, at: Timestamp) -> Result<(), CloudFailure> {
+        let Some(at) = ends_at(at, now(), SOONEST) else { return Ok(()) };
+        let sent = params([("RegionId", &place.region), ("InstanceId", &place.handle), ("AutoReleaseTime", &at)]);
+        self.tell("ModifyInstanceAutoReleaseTime", place, &sent)
     }
 
     pub(super) fn power_at(&self, place: &MachinePlace) -> Result<MachinePower, CloudFailure> {

@@ -87,6 +87,15 @@ pub trait CloudApi: Send + Sync {
         Err(not_stopped(self.name()))
     }
 
+    /// Has the cloud itself end a machine that was stopped and started again, whatever becomes of us; asked again it does no
+    /// harm. Nothing where the cloud cannot, or where stopping it has not taken that back.
+    ///
+    /// # Errors
+    /// [`CloudFailure`].
+    fn end_by(&self, _place: &MachinePlace, _at: Timestamp) -> Result<(), CloudFailure> {
+        Ok(())
+    }
+
     /// Whether a machine is on, off, or on its way.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use domain::{Duration, Elapsed, InstanceId, Timestamp};
 
 use super::audit::{AuditVerdict, MachineJudge, end_orphans};
 use super::kept::{KeptMachine, KeptMachines, KeptState, start_kind};
-use super::{CloudApi, ReachSettings, Rented, machine_name};
+use super::{CloudApi, MachinePlace, ReachSettings, Rented, machine_name};
 use crate::catalog::{Catalog, import};
 use crate::conformance::{self, Awaited, ProviderWorld};
 use crate::provider::{LaunchRequest, Provider, offers};
@@ -232,6 +232,21 @@ pub fn keeps_to_its_account<C: CloudApi>(
     assert_eq!(end("r-i1"), ProviderAnswer::Ending);
     step();
     assert!(matches!(seen("r-i1").0, Some(MachineState::Gone(Some(_)))));
+}
+
+/// Whether the cloud is told when to end the machine of `r-i1`, which its run has again.
+pub fn is_bound<C: CloudApi>(rents: &Rented<C>, kind: &str, place: &MachinePlace) -> bool {
+    let (instance, offer) = (InstanceId::new("r-i1"), request(rents, "r-i1", kind).offer);
+    let kept = KeptMachine {
+        handle: place.handle.clone(),
+        region: place.region.clone(),
+        account: None,
+        instance,
+        offer,
+        disk: "0.02/h".parse().unwrap(),
+        state: KeptState::Accepted { since: clock(), at: clock() },
+    };
+    rents.is_bound(rents.api(), &kept, place)
 }
 
 /// A machine on demand is stopped with its disk, started again by another run, and stopped again where that is not reached.

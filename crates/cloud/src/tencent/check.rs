@@ -10,7 +10,7 @@ use super::{GROUP, Tencent, filters};
 use crate::rented::{CloudApi, CloudFailure, or_denied};
 
 /// What a run needs.
-const ACTIONS: [&str; 12] = [
+const ACTIONS: [&str; 13] = [
     "cvm:DeleteInstancesActionTimer",
     "cvm:DescribeImages",
     "cvm:DescribeInstances",
@@ -18,6 +18,7 @@ const ACTIONS: [&str; 12] = [
     "cvm:DescribeRegions",
     "cvm:DescribeZoneInstanceConfigInfos",
     "cvm:DescribeZones",
+    "cvm:ImportInstancesActionTimer",
     "cvm:RunInstances",
     "cvm:StartInstances",
     "cvm:StopInstances",
@@ -37,7 +38,7 @@ pub struct TencentReport {
     /// Actions that were denied.
     pub missing: Vec<&'static str>,
     /// Actions that are needed and cannot be tried.
-    pub untried: [&'static str; 4],
+    pub untried: [&'static str; 5],
 }
 
 /// The least policy with which jobs can be run, as `tccli cam CreatePolicy --PolicyDocument` reads it.
@@ -54,8 +55,13 @@ pub(super) struct CallerAnswer {
 }
 
 /// What changes a machine has no `DryRun`.
-const UNTRIED: [&str; 4] =
-    ["cvm:DeleteInstancesActionTimer", "cvm:StartInstances", "cvm:StopInstances", "cvm:TerminateInstances"];
+const UNTRIED: [&str; 5] = [
+    "cvm:DeleteInstancesActionTimer",
+    "cvm:ImportInstancesActionTimer",
+    "cvm:StartInstances",
+    "cvm:StopInstances",
+    "cvm:TerminateInstances",
+];
 
 /// A region that every account has, where none is known.
 const REGION: &str = "ap-guangzhou";

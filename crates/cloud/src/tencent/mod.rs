@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use domain::listing::Cloud;
 use domain::wants::Wants;
-use domain::{Bytes, Elapsed, Offer};
+use domain::{Bytes, Elapsed, Offer, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -266,6 +266,10 @@ impl CloudApi for Tencent {
     fn start(&self, place: &MachinePlace, _token: &str) -> Result<(), CloudFailure> {
         // Tencent knows no tokens for this; one that is on is not started again.
         self.start_at(place)
+    }
+
+    fn end_by(&self, place: &MachinePlace, at: Timestamp) -> Result<(), CloudFailure> {
+        self.end_at(place, at)
     }
 
     fn power(&self, place: &MachinePlace) -> Result<MachinePower, CloudFailure> {

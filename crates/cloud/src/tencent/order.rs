@@ -20,7 +20,7 @@ const SYSTEM_GIB: u64 = 40;
 const LARGEST_GIB: u64 = 2040;
 
 /// Tencent ends a machine five minutes from now at the earliest; a machine that has just booted is given more.
-const SOONEST: Duration = Duration::from_secs(35 * 60);
+pub(super) const SOONEST: Duration = Duration::from_secs(35 * 60);
 
 /// Gibibytes of the disk of a machine with so much for its work. Tencent sells them by tens.
 pub fn disk_gib(work: Bytes) -> u64 {

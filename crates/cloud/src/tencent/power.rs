@@ -2,13 +2,18 @@
 //! (<https://www.tencentcloud.com/document/product/213/19922>).
 //!
 //! Tencent ends a machine at the time that it was told when it was rented, also one that is stopped, and its disk with it. So that
-//! timer is deleted first. A machine of a type that is billed while it is off is stopped without an error, and billed on.
+//! timer is deleted first, and set again once a run has the machine. One of a type that is billed while it is off is stopped
+//! without an error, and billed on.
 
+use domain::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Tencent;
+use super::order::SOONEST;
 use super::wire::TcService;
+use crate::aws::now;
+use crate::rented::limits::ends_at;
 use crate::rented::{CloudFailure, MachinePlace, MachinePower};
 
 #[derive(Deserialize)]
@@ -86,6 +91,14 @@ impl Tencent {
 
     pub(super) fn start_at(&self, place: &MachinePlace) -> Result<(), CloudFailure> {
         self.tell("StartInstances", place, &json!({ "InstanceIds": [place.handle] }))
+    }
+
+    /// Has Tencent end a machine at a time; nothing where that is too far off.
+    pub(super) fn end_at(&self, place: &MachinePlace, at: Timestamp) -> Result<(), CloudFailure> {
+        let Some(at) = ends_at(at, now(), SOONEST) else { return Ok(()) };
+        let timer = json!({ "TimerAction": "TerminateInstances", "ActionTime": at });
+        let sent = json!({ "InstanceIds": [place.handle], "ActionTimer": timer });
+        self.tell("ImportInstancesActionTimer", place, &sent)
     }
 
     pub(super) fn power_at(&self, place: &MachinePlace) -> Result<MachinePower, CloudFailure> {

@@ -180,6 +180,7 @@ impl TwinState {
             "TerminateInstances" => self.terminate(region, body),
             "DescribeInstancesActionTimer" => self.timers(region, body),
             "DeleteInstancesActionTimer" => self.forget(region, body),
+            "ImportInstancesActionTimer" => self.import(region, body),
             "StopInstances" | "StartInstances" => self.change(action, region, body),
             other => panic!("{other}"),
         }

@@ -1,7 +1,7 @@
 //! Machines of Alibaba Cloud that stay what they are: stopped with their disk, and in the account in which they were rented.
 
 use super::*;
-use crate::rented::twin::{keeps_to_its_account, stops_and_starts};
+use crate::rented::twin::{is_bound, keeps_to_its_account, stops_and_starts};
 
 impl TwinState {
     /// The machine that is named, if it is there.
@@ -81,6 +81,25 @@ fn a_stopped_machine_is_not_released() {
     let gone = MachinePlace { handle: "i-9".to_owned(), ..place };
     assert!(matches!(api(&twin).stop(&gone), Err(CloudFailure::NotFound(_))));
     assert!(matches!(api(&twin).power(&gone), Err(CloudFailure::NotFound(_))));
+}
+
+/// The loop may be gone for ever before its run ends.
+#[test]
+fn a_machine_that_a_run_has_again_is_released_in_time() {
+    let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
+    let kind = "cn-hangzhou/ecs.gn6i-c4g1.xlarge";
+    assert!(matches!(launch(&twin, home.path(), kind), ProviderAnswer::Accepted(_)));
+    twin.step();
+    let release = || twin.state.lock().unwrap().machines.values().next().unwrap()["AutoReleaseTime"].clone();
+    let place = api(&twin).machines(OWNER).unwrap().remove(0).place();
+    api(&twin).stop(&place).unwrap();
+    assert!(release().is_null());
+    let check = || is_bound(&provider(home.path(), api(&twin)), kind, &place);
+    twin.state.lock().unwrap().lose = true;
+    assert!(!check(), "it is tried again");
+    assert!(check() && release().is_string());
+    twin.state.lock().unwrap().denied = Some("ModifyInstanceAutoReleaseTime");
+    assert!(check(), "without permission it is as with a cloud that cannot");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Machines of a cloud's API that are stopped with their disk and started again: what is to be done is written down first.
 
 use std::io;
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError};
 
 use domain::rental::{LaunchRequest, MachineHandle, MachineState, Refusal, SeenMachine};
 use domain::{Elapsed, InstanceId, Timestamp};
@@ -177,10 +177,37 @@ impl<C: CloudApi> Rented<C> {
         }
         let Some(state) = state else { return Ok(None) };
         if let Some(next) = after_start(kept, state, self.reach.has_agent(&kept.instance)) {
-            self.kept.change(kept, next).map_err(unread)?;
+            self.move_on(api, kept, &machine.place(), next).map_err(unread)?;
         }
         let handle = MachineHandle(machine.handle.clone());
         Ok(Some(SeenMachine { handle, instance: kept.instance.clone(), state, notice: None }))
+    }
+
+    /// Writes down where a machine stands after its start. What is being asked of it comes first: the next look tries again.
+    fn move_on(&self, api: &C, kept: &KeptMachine, place: &MachinePlace, next: KeptState) -> io::Result<()> {
+        let asking = self.asking_of(&InstanceId::new(kept.handle.as_str()));
+        let _one_at_a_time = match asking.try_lock() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        let is_same = self.kept.read(&kept.handle)?.as_ref() == Some(kept);
+        if is_same && (next != KeptState::Started || self.is_bound(api, kept, place)) {
+            self.kept.change(kept, next)?;
+        }
+        Ok(())
+    }
+
+    /// Has the cloud end a machine that its run has again once that can need it no longer: as when it was rented, which was taken
+    /// back before it was stopped. False where that is to be tried again at the next look; until then its end keeps its disk.
+    pub(crate) fn is_bound(&self, api: &C, kept: &KeptMachine, place: &MachinePlace) -> bool {
+        let expires = match self.rentals.read(&kept.instance) {
+            Ok(rental) => rental.and_then(|rental| rental.request.expires),
+            Err(_) => return false,
+        };
+        let Some(expires) = expires else { return true };
+        // Without permission it is as with a cloud that cannot.
+        !matches!(api.end_by(place, expires), Err(CloudFailure::Doubt(_) | CloudFailure::Throttled(_)))
     }
 
     /// A machine that is on is seen to have an agent. When its rent began is known already: the cloud says when it was made.

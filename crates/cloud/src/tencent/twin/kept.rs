@@ -1,7 +1,7 @@
 //! Machines of Tencent Cloud that stay what they are: stopped with their disk, and in the account in which they were rented.
 
 use super::*;
-use crate::rented::twin::{keeps_to_its_account, stops_and_starts};
+use crate::rented::twin::{is_bound, keeps_to_its_account, stops_and_starts};
 
 /// The machine that a request names.
 fn id_of(body: &Value) -> String {
@@ -33,6 +33,22 @@ impl TwinState {
         let id = body["ActionTimerIds"][0].as_str().unwrap().strip_prefix("timer of ").unwrap().to_owned();
         self.machines.get_mut(&(region.to_owned(), id)).unwrap()["ActionTimer"] = Value::Null;
         ok(json!({}))
+    }
+
+    /// Sets a timer, of which a machine has one.
+    pub(super) fn import(&mut self, region: &str, body: &Value) -> Result<HttpReply, String> {
+        let lost = std::mem::take(&mut self.lose);
+        let id = id_of(body);
+        let machine = self.machines.get_mut(&(region.to_owned(), id.clone())).unwrap();
+        if machine["ActionTimer"].is_object() {
+            return refuse("FailedOperation.MutActionTimerExist");
+        }
+        machine["ActionTimer"] = body["ActionTimer"].clone();
+        if lost {
+            Err("connection reset".to_owned())
+        } else {
+            ok(json!({ "ActionTimerIds": [format!("timer of {id}")] }))
+        }
     }
 
     /// Stops or starts a machine.
@@ -102,6 +118,26 @@ fn a_stopped_machine_is_not_ended_by_its_timer() {
     let gone = MachinePlace { handle: "ins-9".to_owned(), ..place };
     assert!(matches!(api(&twin).stop(&gone), Err(CloudFailure::NotFound(_))));
     assert!(matches!(api(&twin).power(&gone), Err(CloudFailure::NotFound(_))));
+}
+
+/// The loop may be gone for ever before its run ends.
+#[test]
+fn a_machine_that_a_run_has_again_is_ended_by_a_timer() {
+    let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
+    let kind = "ap-guangzhou/ap-guangzhou-7/GN7.2XLARGE32";
+    assert!(matches!(launch(&twin, home.path(), kind), ProviderAnswer::Accepted(_)));
+    twin.step();
+    let timer = || twin.state.lock().unwrap().machines.values().next().unwrap()["ActionTimer"].clone();
+    let check = || {
+        let place = api(&twin).machines(OWNER).unwrap().remove(0).place();
+        is_bound(&provider(home.path(), api(&twin)), kind, &place)
+    };
+    api(&twin).stop(&api(&twin).machines(OWNER).unwrap().remove(0).place()).unwrap();
+    twin.state.lock().unwrap().lose = true;
+    assert!(!check(), "it is tried again");
+    assert!(check() && timer()["TimerAction"] == "TerminateInstances", "there is one already");
+    twin.state.lock().unwrap().denied = Some("ImportInstancesActionTimer");
+    assert!(check(), "without permission it is as with a cloud that cannot");
 }
 
 #[test]
