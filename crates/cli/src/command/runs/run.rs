@@ -133,7 +133,7 @@ pub fn start(
     let mut state = State::open_lean(home)?;
     let unfinished = if options.new { None } else { submit::unfinished(home, &mut state, &job, &plan, file)? };
     if let Some(run) = unfinished {
-        super::resume::checked::refuse_damaged(home, state.world(), &run)?;
+        super::resume::preflight::refuse_damaged(home, state.world(), &run)?;
         printer.say(format!("resuming run {run}; use `--new` to start another"));
         let (since, has_ended) = (Since::Event(state.world().last_seq), has_ended(&state, &run));
         drop(state);

@@ -6,7 +6,7 @@ use plan::SweepState;
 use server::{Home, State};
 
 use crate::command::find::{NamedWork, find_named, open_named};
-use crate::command::runs::run::pipeline::{elsewhere as elsewhere_pipeline, followed};
+use crate::command::runs::run::pipeline::{follow as follow_pipeline, remote as remote_pipeline};
 use crate::error::Error;
 use crate::error::exit;
 use crate::follow::elsewhere;
@@ -39,7 +39,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let id = match find_named(state.world(), &args.run)? {
         NamedWork::Run(id) => id,
         NamedWork::Sweep(id) => return sweep(state, settings, printer, &home, &id),
-        NamedWork::Pipeline(id) => return followed::stop(state, settings, printer, &home, &id),
+        NamedWork::Pipeline(id) => return follow_pipeline::stop(state, settings, printer, &home, &id),
     };
     let since = Since::Event(state.world().last_seq);
     let Some(run) = state.world().runs.get(&id) else { return Err(server::Error::NoRun(args.run).into()) };
@@ -65,7 +65,7 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
     let id = match server.find_named(&args.run)? {
         NamedWork::Run(id) => id,
         NamedWork::Sweep(id) => return elsewhere_sweep::stop(server, printer, &id),
-        NamedWork::Pipeline(id) => return elsewhere_pipeline::stop(server, &id, printer),
+        NamedWork::Pipeline(id) => return remote_pipeline::stop(server, &id, printer),
     };
     let known = server.run(&id, 0)?;
     let run = known.run()?;

@@ -6,7 +6,7 @@ use domain::RunId;
 use server::Home;
 
 use crate::command::find::{NamedWork, find_named, open_named};
-use crate::command::runs::run::pipeline::{elsewhere as elsewhere_pipeline, followed};
+use crate::command::runs::run::pipeline::{follow as follow_pipeline, remote as remote_pipeline};
 use crate::error::{Error, exit};
 use crate::follow::elsewhere;
 use crate::follow::liveness::Liveness;
@@ -34,7 +34,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         return match server.find_named(&args.run)? {
             NamedWork::Run(id) => of_server(&server, &id, printer),
             NamedWork::Sweep(id) => crate::sweep::elsewhere::wait(&server, printer, &id),
-            NamedWork::Pipeline(id) => elsewhere_pipeline::wait(&server, &id, printer),
+            NamedWork::Pipeline(id) => remote_pipeline::wait(&server, &id, printer),
         };
     }
     let home = Home::open(&settings.home)?;
@@ -42,7 +42,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     let id = match find_named(state.world(), &args.run)? {
         NamedWork::Run(id) => id,
         NamedWork::Sweep(id) => return crate::sweep::wait(&home, state, printer, &id),
-        NamedWork::Pipeline(id) => return followed::wait(state, printer, &home, &id),
+        NamedWork::Pipeline(id) => return follow_pipeline::wait(state, printer, &home, &id),
     };
     loop {
         state.refresh()?;

@@ -1,13 +1,13 @@
 //! `gradus resume`: resume a run from its newest checkpoint, a sweep or a pipeline.
 
-pub mod asked;
-pub mod checked;
+pub mod args;
+pub mod preflight;
 
 use domain::{Event, RunId, SweepId, Work};
 use plan::World;
 use server::{Home, State};
 
-use super::run::pipeline::resumed;
+use super::run::pipeline;
 use crate::command::find::{NamedWork, find_named, open_named};
 use crate::error::Error;
 use crate::follow::elsewhere;
@@ -18,9 +18,9 @@ use crate::local::spending::{self, SpendingRequest};
 use crate::printer::Printer;
 use crate::remote::{self, Server};
 use crate::settings::GlobalSettings;
-pub use asked::Args;
-use asked::{is_allowed, request};
-use checked::{refuse_removed, require_resumable, require_resumable_sweep};
+pub use args::Args;
+use args::{is_allowed, request};
+use preflight::{refuse_removed, require_resumable, require_resumable_sweep};
 
 /// Resumes a run, or follows it if another process already runs it.
 ///
@@ -35,7 +35,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let id = match find_named(state.world(), &args.run)? {
         NamedWork::Run(id) => id,
         NamedWork::Sweep(id) => return sweep(state, &args, settings, printer, &home, &id),
-        NamedWork::Pipeline(id) => return resumed::resume(state, &args, settings, printer, &home, &id),
+        NamedWork::Pipeline(id) => return pipeline::resume::resume(state, &args, settings, printer, &home, &id),
     };
     refuse_removed(&home, &id)?;
     let since = Since::Event(state.world().last_seq);
@@ -73,7 +73,7 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
     let id = match server.find_named(&args.run)? {
         NamedWork::Run(id) => id,
         NamedWork::Sweep(id) => return sweep_of_server(args, server, printer, &id),
-        NamedWork::Pipeline(id) => return resumed::of_server(args, server, printer, &id),
+        NamedWork::Pipeline(id) => return pipeline::resume::of_server(args, server, printer, &id),
     };
     let known = server.run(&id, 0)?;
     let since = Since::Event(known.world.last_seq);

@@ -74,7 +74,7 @@ pub fn run(args: &JobArgs, options: &StartOptions, server: &Server, printer: &mu
     let id: PipelineId = server.typed(submitted["pipeline"].clone())?;
     match options.detach {
         true => Ok(detached(&id, printer)),
-        false => pipeline::elsewhere::finish(server, &id, 0, printer),
+        false => pipeline::remote::finish(server, &id, 0, printer),
     }
 }
 

@@ -18,7 +18,7 @@ use server::control::{Control, Left};
 use server::{Home, Series, State, routes};
 use store::WebClient;
 
-use super::resume::checked;
+use super::resume::preflight;
 use super::run::planners::{due_planner, planner, refusal, task_planner};
 use crate::error::arguments::socket;
 use crate::error::{Error, exit};
@@ -211,8 +211,8 @@ fn unusable(error: server::Error) -> Error {
 fn resume_check(home: Home) -> Arc<api::ResumeCheck> {
     Arc::new(move |world, work| {
         let checked = match work {
-            RunOrSweep::Run(id) => checked::require_resumable(&home, world, id),
-            RunOrSweep::Sweep(id) => checked::require_resumable_sweep(&home, world, id),
+            RunOrSweep::Run(id) => preflight::require_resumable(&home, world, id),
+            RunOrSweep::Sweep(id) => preflight::require_resumable_sweep(&home, world, id),
         };
         checked.map_err(|error| match error {
             Error::Usage { .. } | Error::Code { .. } | Error::Job(_) => refusal(409, error),

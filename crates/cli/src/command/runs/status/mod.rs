@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use server::{Home, Series, State};
 
 use crate::command::find::{NamedWork, find_named};
-use crate::command::runs::run::pipeline::printed::PipelineFacts;
-use crate::command::runs::run::pipeline::{elsewhere as elsewhere_pipeline, followed, printed};
+use crate::command::runs::run::pipeline::output::PipelineFacts;
+use crate::command::runs::run::pipeline::{follow as follow_pipeline, output, remote as remote_pipeline};
 use crate::error::Error;
 use crate::error::exit;
 use crate::figures::time;
@@ -52,7 +52,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
             Some(name) => match server.find_named(&name)? {
                 NamedWork::Run(id) => one::show(&(&one::of_server(&server, &id)?).into(), None, printer),
                 NamedWork::Sweep(id) => sweep(&SweepFacts::of_server(&server.sweep(&id)?)?, printer),
-                NamedWork::Pipeline(id) => pipeline(&elsewhere_pipeline::facts(&server, &id)?, printer),
+                NamedWork::Pipeline(id) => pipeline(&remote_pipeline::facts(&server, &id)?, printer),
             },
             None => list_of_server(&server, args.all, printer),
         };
@@ -65,7 +65,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         return match find_named(state.world(), &name)? {
             NamedWork::Run(id) => one::show(&one::of_home(&home, &state, series, &id)?, Some(state.key()), printer),
             NamedWork::Sweep(id) => sweep(&SweepFacts::of_home(&home, state.world(), &id)?, printer),
-            NamedWork::Pipeline(id) => pipeline(&followed::facts(&mut state, &home, &id)?, printer),
+            NamedWork::Pipeline(id) => pipeline(&follow_pipeline::facts(&mut state, &home, &id)?, printer),
         };
     }
     state.recall_newest(if args.all { usize::MAX } else { LISTED })?;
@@ -214,7 +214,7 @@ fn listed_sweep(value: &Value, printer: &mut Printer) -> Option<Vec<String>> {
 }
 
 fn pipeline(facts: &PipelineFacts, printer: &mut Printer) -> Result<u8, Error> {
-    printed::show(facts, printer);
+    output::show(facts, printer);
     Ok(exit::DONE)
 }
 

@@ -1,10 +1,10 @@
 //! Pipelines: the tasks of a job file of several documents, one after the other. All are planned before the first starts;
 //! each is a run of its own, and starts once the one before has succeeded.
 
-pub mod elsewhere;
-pub mod followed;
-pub mod printed;
-pub mod resumed;
+pub mod follow;
+pub mod output;
+pub mod remote;
+pub mod resume;
 
 use std::collections::BTreeMap;
 use std::path::Path;

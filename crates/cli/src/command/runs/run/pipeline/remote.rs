@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::{PipelineId, RunId};
 use serde_json::Value;
 
-use super::printed::{self, PipelineFacts, already, list};
+use super::output::{self, PipelineFacts, list, print_already_ended};
 use crate::error::{Error, exit};
 use crate::printer::Printer;
 use crate::remote::Server;
@@ -28,7 +28,7 @@ pub fn finish(server: &Server, id: &PipelineId, known: usize, printer: &mut Prin
         }
         started = started.max(runs.len());
         if has_ended(&shown) && is_billed(server, runs.last().copied())? {
-            return printed::end(&shown, printer);
+            return output::end(&shown, printer);
         }
         std::thread::sleep(LOOK);
     }
@@ -41,7 +41,7 @@ pub fn finish(server: &Server, id: &PipelineId, known: usize, printer: &mut Prin
 pub fn stop(server: &Server, id: &PipelineId, printer: &mut Printer) -> Result<u8, Error> {
     let shown = server.pipeline(id)?;
     if has_ended(&shown) {
-        return Ok(already(&shown, "", printer));
+        return Ok(print_already_ended(&shown, "", printer));
     }
     server.post(&format!("/v1/pipelines/{id}/stop"), None, None)?;
     match finish(server, id, list(&shown["runs"]).len(), printer)? {
@@ -58,7 +58,7 @@ pub fn wait(server: &Server, id: &PipelineId, printer: &mut Printer) -> Result<u
     loop {
         let shown = server.pipeline(id)?;
         if has_ended(&shown) {
-            return printed::end(&shown, printer);
+            return output::end(&shown, printer);
         }
         std::thread::sleep(LOOK);
     }

@@ -6,9 +6,9 @@ use plan::{PipelineResumption, PipelineState};
 use server::api::pipeline_view;
 use server::{Home, State};
 
-use super::{elsewhere, followed, printed};
-use crate::command::runs::resume::asked::{Args, is_allowed, request};
-use crate::command::runs::resume::checked::require_resumable;
+use super::{follow, output, remote};
+use crate::command::runs::resume::args::{Args, is_allowed, request};
+use crate::command::runs::resume::preflight::require_resumable;
 use crate::error::Error;
 use crate::follow::left_behind::take_over;
 use crate::follow::watch::Since;
@@ -47,22 +47,22 @@ const NOTHING_DONE: &str = ", and nothing was done; `gradus run FILE` runs its t
 /// Resumes a pipeline of a server, and follows it.
 ///
 /// # Errors
-/// [`Error::Usage`] where it cannot be resumed as requested; others as [`elsewhere::finish`].
+/// [`Error::Usage`] where it cannot be resumed as requested; others as [`remote::finish`].
 pub fn of_server(args: &Args, server: &Server, printer: &mut Printer, id: &PipelineId) -> Result<u8, Error> {
     let shown = server.pipeline(id)?;
     let state: PipelineState = server.typed(shown["state"].clone())?;
     if allowed(&state, args, id)? {
         request(server, &format!("/v1/pipelines/{id}/resume"), &args.body())?;
     } else if matches!(state, PipelineState::Ended { .. }) {
-        return Ok(printed::already(&shown, NOTHING_DONE, printer));
+        return Ok(output::print_already_ended(&shown, NOTHING_DONE, printer));
     }
-    elsewhere::finish(server, id, printed::list(&shown["runs"]).len(), printer)
+    remote::finish(server, id, output::list(&shown["runs"]).len(), printer)
 }
 
 /// Resumes a pipeline, beginning with the run of its newest task where that has not succeeded, and follows it.
 ///
 /// # Errors
-/// [`Error::Usage`] where it cannot be resumed as requested; others as [`followed::finish`].
+/// [`Error::Usage`] where it cannot be resumed as requested; others as [`follow::finish`].
 pub fn resume(
     mut state: State,
     args: &Args,
@@ -71,11 +71,11 @@ pub fn resume(
     home: &Home,
     id: &PipelineId,
 ) -> Result<u8, Error> {
-    let (mut since, record) = (state.world().last_seq, followed::known(&state, id)?);
-    let newest = followed::newest_run(&mut state, &record)?;
+    let (mut since, record) = (state.world().last_seq, follow::known(&state, id)?);
+    let newest = follow::newest_run(&mut state, &record)?;
     if !allowed(&record.state, args, id)? {
         if matches!(record.state, PipelineState::Ended { .. }) {
-            return Ok(printed::already(&pipeline_view(id, &record), NOTHING_DONE, printer));
+            return Ok(output::print_already_ended(&pipeline_view(id, &record), NOTHING_DONE, printer));
         }
         drop(state);
         // A run that no process ran may turn out to have failed meanwhile.
@@ -85,7 +85,7 @@ pub fn resume(
         {
             since = seq;
         }
-        return followed::finish(settings, printer, home, id, since);
+        return follow::finish(settings, printer, home, id, since);
     }
     let resumed = Event::PipelineResumeRequested { pipeline: id.clone() };
     match record.resumption(newest.as_ref().map(|run| &run.state)) {
@@ -96,11 +96,11 @@ pub fn resume(
             return Err(Error::Usage { message, hint });
         }
         // Others are followed, as above.
-        PipelineResumption::Next => followed::append(&mut state, vec![resumed])?,
+        PipelineResumption::Next => follow::append(&mut state, vec![resumed])?,
         PipelineResumption::Running | PipelineResumption::Stopping | PipelineResumption::Complete => {}
     }
     drop(state);
-    followed::finish(settings, printer, home, id, since)
+    follow::finish(settings, printer, home, id, since)
 }
 
 /// Resumes the run of a task, and `resumed` its pipeline with it.
@@ -115,14 +115,14 @@ fn resume_task(
     let resume = args.event(state.world(), run)?;
     let resumption = plan::resume::run(state.world(), server::clock::now(), run, &resume);
     if !is_allowed(resumption.map_err(server::Error::from)?, args, "pipeline", id.as_str())? {
-        return followed::append(state, vec![resumed]);
+        return follow::append(state, vec![resumed]);
     }
     require_resumable(home, state.world(), run)?;
     let asked = state.world().runs.get(run).map(|known| SpendingRequest::resumed(run, known, args.budget));
     let admitted = asked.map(|asked| spending::admit(&asked, home)).transpose()?.unwrap_or_default();
     admitted.notes.iter().for_each(|note| printer.say(note));
     home.unmark_reported(&home.run(run));
-    let appended = followed::append(state, vec![resume, resumed]);
+    let appended = follow::append(state, vec![resume, resumed]);
     drop(admitted);
     appended
 }

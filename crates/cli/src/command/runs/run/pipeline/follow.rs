@@ -16,7 +16,7 @@ use plan::{PipelineDecision, PipelineRecord, PipelineState, Run, RunOrSweep, Wor
 use server::api::{ApiError, PaidRequest, PlannedJob, TaskStart, pipeline_view};
 use server::{Home, State, submit};
 
-use super::printed::{self, PipelineFacts, already};
+use super::output::{self, PipelineFacts, print_already_ended};
 use crate::command::runs::run::planners::task_planner;
 use crate::command::runs::serve::admission::admitter;
 use crate::error::{Error, exit};
@@ -64,7 +64,7 @@ pub fn finish(
         state.refresh()?;
         let record = known(&state, id)?;
         if !followed.step(&mut state, &record, &mut shown, printer)? {
-            return printed::end(&pipeline_view(id, &record), printer);
+            return output::end(&pipeline_view(id, &record), printer);
         }
     }
 }
@@ -220,7 +220,7 @@ pub fn stop(
 ) -> Result<u8, Error> {
     let (since, record) = (state.world().last_seq, known(&state, id)?);
     match record.state {
-        PipelineState::Ended { .. } => return Ok(already(&pipeline_view(id, &record), "", printer)),
+        PipelineState::Ended { .. } => return Ok(print_already_ended(&pipeline_view(id, &record), "", printer)),
         PipelineState::Running => append(&mut state, vec![Event::PipelineStopRequested { pipeline: id.clone() }])?,
         PipelineState::Stopping => {}
     }
@@ -240,7 +240,7 @@ pub fn wait(mut state: State, printer: &mut Printer, home: &Home, id: &PipelineI
         state.refresh()?;
         let record = known(&state, id)?;
         if matches!(record.state, PipelineState::Ended { .. }) {
-            return printed::end(&pipeline_view(id, &record), printer);
+            return output::end(&pipeline_view(id, &record), printer);
         }
         if !home.is_watched(&home.pipeline(id)) {
             let message = format!("no process runs the tasks of pipeline `{id}`, so it does not end by itself");

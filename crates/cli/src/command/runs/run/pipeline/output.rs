@@ -90,7 +90,7 @@ pub fn end(shown: &Value, printer: &mut Printer) -> Result<u8, Error> {
 }
 
 /// Prints that nothing is to be stopped or resumed, because the pipeline has ended.
-pub fn already(shown: &Value, done: &str, printer: &mut Printer) -> u8 {
+pub fn print_already_ended(shown: &Value, done: &str, printer: &mut Printer) -> u8 {
     if printer.is_json() {
         printer.json(shown);
     }
