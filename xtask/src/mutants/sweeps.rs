@@ -36,6 +36,18 @@ pub(super) const SWEEPS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--test", "pipelines"], filter: "is_not_spent_again" },
     },
     SourceMutant {
+        name: "ctrl-c-while-a-task-is-planned-is-lost",
+        harm: "a machine is rented for the next task of a pipeline after Ctrl-C",
+        file: "crates/cli/src/command/runs/run/pipeline/follow.rs",
+        from: "        self.refuse_interrupted()?;\n        state.refresh()?;\n",
+        to: "        state.refresh()?;\n",
+        test: CargoTest {
+            package: "gradus-cli",
+            target: &["--bin", "gradus"],
+            filter: "ctrl_c_while_a_task_is_planned",
+        },
+    },
+    SourceMutant {
         name: "a-task-is-taken-for-its-pipeline",
         harm: "`gradus stop` with the beginning of a pipeline's name is refused, or stops one run of it",
         file: "crates/cli/src/command/find.rs",

@@ -91,6 +91,7 @@ impl FollowedPipeline<'_> {
         }
         // Its machines are released as well before another task starts, or the pipeline ends.
         if let Some((place, is_new)) = run {
+            self.refuse_interrupted()?;
             self.follow_run(record, place, is_new, printer)?;
             shown.extend(record.runs.get(place).cloned());
             return Ok(true);
@@ -98,10 +99,7 @@ impl FollowedPipeline<'_> {
         if matches!(record.state, PipelineState::Ended { .. }) {
             return Ok(false);
         }
-        if self.interrupted.load(Ordering::SeqCst) {
-            let message = format!("interrupted before the next task of pipeline `{}` started", self.id);
-            return Err(self.interruption(message));
-        }
+        self.refuse_interrupted()?;
         match decision {
             PipelineDecision::End { end } if !is_served => {
                 append(state, vec![Event::PipelineEnded { pipeline: self.id.clone(), end }])?;
@@ -144,6 +142,14 @@ impl FollowedPipeline<'_> {
         }
     }
 
+    /// Returns the error for Ctrl-C once it was pressed: what follows a task has a flag of its own, and would not see it.
+    fn refuse_interrupted(&self) -> Result<(), Error> {
+        if !self.interrupted.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        Err(self.interruption(format!("interrupted before the next task of pipeline `{}` started", self.id)))
+    }
+
     /// The error for Ctrl-C.
     fn interruption(&self, message: String) -> Error {
         let id = self.id;
@@ -163,8 +169,9 @@ impl FollowedPipeline<'_> {
             return append(state, vec![advanced]);
         }
         let planned = self.planned(state, record, place);
+        // Planning takes time, in which the command may be interrupted, or the pipeline told to stop.
+        self.refuse_interrupted()?;
         state.refresh()?;
-        // Planning takes time, in which the pipeline may have been told to stop.
         if state.world().pipelines.get(self.id) != Some(record) {
             return Ok(());
         }
@@ -313,4 +320,44 @@ fn recall_runs(state: &mut State, record: &PipelineRecord) -> Result<(), Error> 
         state.recall(&RunOrSweep::Run(run.clone()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::event::PipelineSubmitted;
+
+    use super::*;
+
+    #[test]
+    fn ctrl_c_while_a_task_is_planned_leaves_the_pipeline_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let settings = GlobalSettings::gather(Some(folder.path().to_owned()), None).unwrap();
+        let (id, mut state) = (PipelineId::new("night-1"), State::open_lean(&home).unwrap());
+        let submitted = PipelineSubmitted {
+            pipeline: id.clone(),
+            tasks: vec!["prep".to_owned()],
+            budget: None,
+            // What cannot be planned is refused, which would end the pipeline.
+            request: String::new(),
+            file: "night.yaml".to_owned(),
+            user: None,
+            last_runs: Vec::new(),
+        };
+        append(&mut state, vec![Event::PipelineSubmitted(Box::new(submitted))]).unwrap();
+        let record = known(&state, &id).unwrap();
+        let of = |interrupted: bool| FollowedPipeline {
+            id: &id,
+            settings: &settings,
+            home: &home,
+            since: 0,
+            interrupted: Arc::new(AtomicBool::new(interrupted)),
+        };
+        let error = of(true).submit(&mut state, &record, 0).unwrap_err();
+        assert_eq!(error.code(), exit::INTERRUPTED, "{error}");
+        assert!(error.hint().unwrap().contains("`gradus resume night-1`"));
+        assert_eq!(known(&state, &id).unwrap(), record);
+        of(false).submit(&mut state, &record, 0).unwrap();
+        assert!(matches!(known(&state, &id).unwrap().state, PipelineState::Ended { .. }));
+    }
 }
