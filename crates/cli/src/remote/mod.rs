@@ -8,6 +8,7 @@ mod download;
 mod failure;
 pub mod login;
 mod pipelines;
+mod retry;
 mod runs;
 mod stream;
 mod sweeps;

@@ -1,18 +1,13 @@
 //! Server-Sent Events of a server, resumed after the last one when the connection is lost.
 
 use std::io::{BufRead, BufReader, Read};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 
+use super::retry::{AGAIN, Silence};
 use super::{Server, failure};
 use crate::error::{Error, exit};
-
-/// How long an unreachable server is retried.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Between two tries.
-const AGAIN: Duration = Duration::from_millis(500);
 
 /// A message of a stream.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,20 +52,6 @@ impl Server {
             }
             std::thread::sleep(AGAIN);
         }
-    }
-}
-
-/// Since when no connection has brought anything: one that is accepted and lost again is no answer.
-#[derive(Debug, Default)]
-struct Silence(Option<Instant>);
-
-impl Silence {
-    /// Notes a connection that was lost, and whether anything came over it: true once nothing has come for too long.
-    fn lasts(&mut self, is_heard: bool, now: Instant) -> bool {
-        if is_heard {
-            self.0 = None;
-        }
-        now.duration_since(*self.0.get_or_insert(now)) > PATIENCE
     }
 }
 
@@ -150,6 +131,8 @@ impl<R: Read> Iterator for Messages<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::remote::{logged_in, succeeded};
+use super::remote::{Served, logged_in, succeeded};
 use super::serve::Server;
 use crate::home::{Home, Said, said, text};
 
@@ -118,7 +118,7 @@ fn a_task_that_cannot_be_planned_any_more_ends_its_pipeline_without_a_server() {
 
 #[test]
 fn a_pipeline_of_a_server_is_stopped_and_resumed_from_elsewhere() {
-    let (there, _served, here) = logged_in();
+    let (there, served, here) = logged_in();
     let id = detached(&here, &there);
     let stopped = succeeded(here.gradus(&["stop", "night-"]));
     assert_eq!(stopped, format!("pipeline {id}: stopped\nresume   gradus resume {id}\n"));
@@ -139,6 +139,10 @@ fn a_pipeline_of_a_server_is_stopped_and_resumed_from_elsewhere() {
     }
     let resumed = here.start(&["resume", &id]);
     until_running(&here, &id);
+    // A server that is restarted is waited for.
+    let address = served.url.strip_prefix("http://").unwrap().to_owned();
+    drop(served);
+    let _served = Served::start_at(&address, &there, &[]);
     there.open_gate();
     let resumed = said(resumed.wait_with_output().unwrap());
     assert!(

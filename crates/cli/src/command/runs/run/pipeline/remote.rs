@@ -17,17 +17,17 @@ const LOOK: Duration = Duration::from_secs(1);
 /// leaves the pipeline alone.
 ///
 /// # Errors
-/// [`Error::Code`] if it failed, or if the server cannot be reached.
+/// [`Error::Code`] if it failed, or if the server cannot be reached for longer than two minutes.
 pub fn finish(server: &Server, id: &PipelineId, known: usize, printer: &mut Printer) -> Result<u8, Error> {
     let mut started = known;
     loop {
-        let shown = server.pipeline(id)?;
+        let shown = server.retry(|server| server.pipeline(id))?;
         let runs = list(&shown["runs"]);
         for run in runs.iter().skip(started) {
             printer.say(format!("run {run}: started; `gradus attach {run}` follows it"));
         }
         started = started.max(runs.len());
-        if has_ended(&shown) && is_billed(server, runs.last().copied())? {
+        if has_ended(&shown) && server.retry(|server| is_billed(server, runs.last().copied()))? {
             return output::end(&shown, printer);
         }
         std::thread::sleep(LOOK);
@@ -56,7 +56,7 @@ pub fn stop(server: &Server, id: &PipelineId, printer: &mut Printer) -> Result<u
 /// As [`finish`].
 pub fn wait(server: &Server, id: &PipelineId, printer: &mut Printer) -> Result<u8, Error> {
     loop {
-        let shown = server.pipeline(id)?;
+        let shown = server.retry(|server| server.pipeline(id))?;
         if has_ended(&shown) {
             return output::end(&shown, printer);
         }
