@@ -1,5 +1,6 @@
 //! What jobs can run on: this machine, the nodes that were added, and machines of clouds.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use cloud::ssh::{DirectDoor, Executables, Inventory};
@@ -60,6 +61,39 @@ pub fn note_served(home: &Home, providers: &[Arc<dyn Provider>]) -> Result<(), E
 pub fn forget_served(home: &Home) {
     // Where it stays, work is refused with what to do.
     let _ = std::fs::remove_file(home.root().join(SERVED));
+}
+
+/// The price of this machine with the home's server; it stays once the server is gone.
+const PRICE: &str = "server.price";
+
+/// Writes down the price of this machine with the server that begins here.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn note_price(home: &Home, rate: Rate) -> Result<(), Error> {
+    let path = home.root().join(PRICE);
+    let draft = path.with_extension("price.draft");
+    let written = std::fs::write(&draft, rate.to_string()).and_then(|()| std::fs::rename(&draft, &path));
+    written.map_err(Error::file("write", &path))
+}
+
+/// The price of this machine with the server that ran here last, for what it was asked to run and a command continues; nothing
+/// where none ran.
+///
+/// # Errors
+/// [`Error::File`] or [`Error::Usage`] if it cannot be read.
+pub fn served_price(home: &Home) -> Result<Rate, Error> {
+    let path = home.root().join(PRICE);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        // A server of an earlier version writes nothing down.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Rate::default()),
+        Err(error) => return Err(Error::file("read", &path)(error)),
+    };
+    text.trim().parse().map_err(|why: String| Error::Usage {
+        message: format!("`{}` cannot be read: {why}", path.display()),
+        hint: "start `gradus serve` with `--price`, which writes it again".to_owned(),
+    })
 }
 
 /// Refuses work for a provider that the server of this home does not have: it was set up after the server was started, or
@@ -204,5 +238,20 @@ mod tests {
         check("gcp", false);
         drop(server);
         check("gcp", true);
+    }
+
+    #[test]
+    fn the_price_of_this_machine_outlives_its_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        assert_eq!(served_price(&home).unwrap(), Rate::default());
+        for price in ["0.35/h", "12.000001/h", "0/h"] {
+            let rate: Rate = price.parse().unwrap();
+            note_price(&home, rate).unwrap();
+            forget_served(&home);
+            assert_eq!(served_price(&home).unwrap(), rate, "{price}");
+        }
+        std::fs::write(home.root().join(PRICE), "").unwrap();
+        assert!(served_price(&home).unwrap_err().to_string().contains("is no price"));
     }
 }

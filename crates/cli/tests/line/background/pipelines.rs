@@ -69,7 +69,7 @@ fn a_pipeline_is_stopped_and_resumed_by_its_name() {
 #[test]
 fn a_pipeline_whose_server_is_gone_is_stopped_and_continues_without_one() {
     let home = Home::new();
-    let server = Server::start_with(&home, &[]);
+    let server = Server::start_with(&home, &["--price", "0.36/h"]);
     let id = detached(&home, &home);
     drop(server);
     refused(&home.gradus(&["wait", &id]), 101, "no process runs the tasks");
@@ -86,6 +86,8 @@ fn a_pipeline_whose_server_is_gone_is_stopped_and_continues_without_one() {
     let events = home.gradus(&["events", "--json"]).out;
     let count = |word: &str| events.lines().filter(|line| line.contains(&format!("\"event\":\"{word}\""))).count();
     assert_eq!((count("pipeline_advanced"), count("submitted"), count("pipeline_ended")), (2, 2, 2), "{events}");
+    let is_priced = |line: &str| !line.contains("\"event\":\"submitted\"") || line.contains("\"rate\":\"$0.36/h\"");
+    assert!(events.lines().all(is_priced), "later tasks have the price of the server: {events}");
 }
 
 #[test]

@@ -90,6 +90,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let state = opened(&home, door.is_some())?;
     let providers = machine::providers_with(settings, &home, args.price, door)?;
     machine::note_served(&home, &providers)?;
+    machine::note_price(&home, args.price)?;
     let door = routes::serve(&home, sender.clone(), args.quota)?;
     let answers = Answers {
         planner: planner(settings.clone(), home.clone(), args.price),

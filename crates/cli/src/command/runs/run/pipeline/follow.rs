@@ -11,19 +11,20 @@ use std::time::Duration;
 
 use domain::event::Submitted;
 use domain::run::StopBy;
-use domain::{Event, Money, PipelineId, Rate, RunId};
+use domain::{Event, Money, PipelineId, RunId};
 use plan::{PipelineDecision, PipelineRecord, PipelineState, Run, RunOrSweep, World};
 use server::api::{ApiError, PaidRequest, PlannedJob, TaskStart, pipeline_view};
 use server::{Home, State, submit};
 
 use super::output::{self, PipelineFacts, print_already_ended};
-use crate::command::runs::run::planners::task_planner;
+use crate::command::runs::run::planners::{refusal, task_planner};
 use crate::command::runs::serve::admission::admitter;
 use crate::error::{Error, exit};
 use crate::follow::attend::on_signals;
 use crate::follow::liveness::{Liveness, meters};
 use crate::follow::result;
 use crate::follow::watch::Since;
+use crate::local::machine;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -200,7 +201,9 @@ impl FollowedPipeline<'_> {
         let request = request.ok_or_else(|| ApiError::new(409, "its job was sealed with the key of another home"))?;
         let (earlier, last) = (Some(record.runs.clone()), record.last_runs.get(place).cloned());
         let start = TaskStart { place, earlier, budget, last, is_due: false };
-        task_planner(self.settings.clone(), self.home.clone(), Rate::default())(&request, &start)
+        // What the server had is the price of this machine, or later tasks would not count for the budget of all.
+        let price = machine::served_price(self.home).map_err(|error| refusal(500, error))?;
+        task_planner(self.settings.clone(), self.home.clone(), price)(&request, &start)
     }
 
     /// Ends the pipeline, because a task was refused. What may pass is an error instead, and the pipeline is left as it is.
