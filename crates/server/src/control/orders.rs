@@ -8,9 +8,11 @@ use super::{OperationNote, Running};
 use crate::files::Grant;
 
 impl Running<'_, '_> {
-    /// Completes the orders for an agent with what only this process knows, the secret values of its job and the folder of
-    /// its run, and leaves out what it does already.
+    /// Leaves out what an agent does already, and completes the other orders for it with what only this process knows: the
+    /// secret values of its job and the folder of its run.
     pub(super) fn complete(&mut self, orders: &mut Vec<AgentCommand>, heartbeat: &Heartbeat) {
+        // First, so that a job that runs is not opened, and its `grant.json` not read, with each heartbeat.
+        orders.retain(|command| !is_done(command, heartbeat.attempt.as_ref()));
         let instance = self.controller.world().instances.get(&heartbeat.instance);
         let provider = instance.map(|instance| instance.offer.provider.clone());
         for command in orders.iter_mut() {
@@ -30,7 +32,6 @@ impl Running<'_, '_> {
                 start.folder = folder.to_string_lossy().into_owned();
             }
         }
-        orders.retain(|command| !is_done(command, heartbeat.attempt.as_ref()));
     }
 }
 
