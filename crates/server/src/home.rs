@@ -163,7 +163,7 @@ impl Home {
         is_locked(&file, FlockOperation::NonBlockingLockShared)
     }
 
-    /// Registers this process as waiting for the run or sweep of this folder.
+    /// Registers this process as waiting for the run, sweep or pipeline of this folder.
     ///
     /// # Errors
     /// [`Error::File`] if the lock file cannot be used.
@@ -195,12 +195,12 @@ impl Home {
         folder.join("told").exists()
     }
 
-    /// Whether some process waits for the run or sweep of this folder. A server waits for all of them.
+    /// Whether some process waits for the run, sweep or pipeline of this folder. A server waits for all of them.
     pub fn is_watched(&self, folder: &Path) -> bool {
         self.has_server() || self.is_followed(folder)
     }
 
-    /// Whether a command waits for the run or sweep of this folder.
+    /// Whether a command waits for the run, sweep or pipeline of this folder.
     pub fn is_followed(&self, folder: &Path) -> bool {
         let Ok(file) = File::open(folder.join("attend.lock")) else { return false };
         is_locked(&file, FlockOperation::NonBlockingLockExclusive)

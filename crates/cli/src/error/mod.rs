@@ -90,8 +90,8 @@ impl Error {
 
     /// A name on the command line that more than one run, sweep or pipeline starts with.
     pub fn ambiguous(name: &str) -> Error {
-        let message = format!("`{name}` is ambiguous: more than one run starts with it");
-        Error::Usage { message, hint: "list the runs with `gradus status`".to_owned() }
+        let message = format!("`{name}` is ambiguous: more than one run, sweep or pipeline starts with it");
+        Error::Usage { message, hint: "list them with `gradus status`".to_owned() }
     }
 
     /// A name on the command line that is a pipeline's, where the run of one of its tasks belongs; `first` is one.
