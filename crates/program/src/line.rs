@@ -18,7 +18,7 @@ use domain::rank::{RankCommand, Report, SignOfLife};
 /// Interval of heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Reports of steps wait so long for company, to be one write instead of many: each wakes the agent.
+/// Reports of steps are batched for this long, into one write instead of many: each write wakes the agent.
 const BATCH: Duration = Duration::from_millis(100);
 
 /// Reports of steps queued for an agent that does not read; about 20 MB as text. More are counted and dropped.

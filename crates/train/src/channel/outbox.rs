@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_wait_for_company_and_nothing_else_does() {
+    fn steps_are_batched_and_nothing_else_is() {
         let (outbox, begun) = (Outbox::default(), Instant::now());
         let steps: Vec<Report> = (1..=3).map(step).collect();
         steps.iter().cloned().for_each(|step| outbox.put(step));

@@ -38,8 +38,8 @@ const FILES: u32 = 4;
 /// At every so many, however large the folders are: 30 s.
 const FILES_AT_MOST: u32 = 60;
 
-/// So many times the processor time of a look at files passes until the next one, which takes 0.25 % of a core then.
-const SPARED: u32 = 400;
+/// The next look at files comes after this many times the CPU time of the last one, which makes 0.25 % of a core.
+const CPU_TIME_FACTOR: u32 = 400;
 
 /// Where a program is looked at, and from when on: what was there before it started is not its own.
 #[derive(Debug, Clone)]
@@ -123,7 +123,7 @@ fn run(look: &mut Look, stopped: &Receiver<()>, send: impl Fn(Report) -> bool) -
 
 /// At which look after one at files, which took so much processor time, they are looked at again.
 fn looks_between(took: Duration) -> u32 {
-    let looks = took.saturating_mul(SPARED).as_micros().div_ceil(LOOK.as_micros());
+    let looks = took.saturating_mul(CPU_TIME_FACTOR).as_micros().div_ceil(LOOK.as_micros());
     u32::try_from(looks).unwrap_or(u32::MAX).clamp(FILES, FILES_AT_MOST)
 }
 
