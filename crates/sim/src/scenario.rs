@@ -134,6 +134,8 @@ pub struct SimulatedSchedule {
     pub catch_up: CatchUpPolicy,
     /// What happens at a due time while the run before has not ended.
     pub overlap: OverlapPolicy,
+    /// The sweep that is submitted at each due time; a single run where it has no trials.
+    pub sweep: SimulatedSweep,
 }
 
 impl SimulatedSchedule {
@@ -147,7 +149,18 @@ impl SimulatedSchedule {
             every: 1 + draws.below(5),
             catch_up: [CatchUpPolicy::None, CatchUpPolicy::Latest, CatchUpPolicy::All][draws.below(3) as usize],
             overlap: [OverlapPolicy::Skip, OverlapPolicy::Queue, OverlapPolicy::Replace][draws.below(3) as usize],
+            sweep: SimulatedSchedule::draw_sweep(seed),
         }
+    }
+
+    /// One in three schedules submits sweeps.
+    fn draw_sweep(seed: u64) -> SimulatedSweep {
+        let mut draws = Draws::new(key(seed, [18]));
+        if draws.below(3) > 0 {
+            return SimulatedSweep::default();
+        }
+        let (trials, parallel) = (1 + draws.below(2) as u32, 1 + draws.below(2) as u32);
+        SimulatedSweep { trials, parallel, is_budgeted: false }
     }
 
     /// Its `schedule:`.

@@ -34,7 +34,7 @@ pub struct ScheduleStats {
     pub events: u64,
     /// Machines that a run has taken over from another one.
     pub taken: u64,
-    /// Runs that schedules have submitted.
+    /// Runs and sweeps that schedules have submitted.
     pub due: u64,
 }
 

@@ -17,6 +17,13 @@ fn no_schedule_leaks_a_machine_or_loses_a_run_or_money() {
 }
 
 #[test]
+fn some_schedules_submit_runs_and_some_sweeps() {
+    let drawn: Vec<Scenario> = (0..2_000).map(Scenario::draw).filter(|drawn| drawn.schedule.every > 0).collect();
+    let of_sweeps = drawn.iter().filter(|drawn| drawn.schedule.sweep.trials > 0).count();
+    assert!((20..drawn.len() - 20).contains(&of_sweeps), "{of_sweeps} of {}", drawn.len());
+}
+
+#[test]
 fn each_rule_is_needed() {
     for rule in Rule::ALL {
         let found = (0..20_000).find_map(|seed| check(seed, Some(rule)).err());

@@ -1,15 +1,16 @@
 //! The keeper of schedules in a server, step by step as `server::api` has it: what is due is decided by
-//! [`ScheduleRecord::decide`]; its run is submitted, and then written down as that of the schedule. It may die between any
-//! two of these steps.
+//! [`ScheduleRecord::decide`]; its run or sweep is submitted, and then written down as that of the schedule. It may die between
+//! any two of these steps.
 
 use control::ControllerInput;
 use domain::run::StopBy;
 use domain::schedule::{CatchUpPolicy, DueTimes, ScheduleChange, SkipReason};
 use domain::{Event, RunId, Timestamp};
-use plan::{LastDueRun, ScheduleDecision, ScheduleRecord};
+use plan::{LastDueRun, NamedWork, ScheduleDecision, ScheduleRecord};
 
 use crate::job::schedule::schedule_id;
 use crate::job::submitted;
+use crate::job::sweep::due_sweep_submitted;
 use crate::rule::Rule;
 use crate::scenario::SECOND;
 use crate::simulation::{ReplyTo, SimEvent, Simulation};
@@ -43,7 +44,7 @@ impl Simulation {
         let Some(due) = times.next(record.settled).filter(|due| *due <= now) else { return };
         // It was submitted before the loop died.
         let first = schedule_id().run(due);
-        if self.process.archive.runs.contains_key(&first) {
+        if self.due_standing(&record, &first, now).is_some() {
             return self.keeper_asks(Event::ScheduleFired { schedule: schedule_id(), due, run: first }, None);
         }
         self.keeper_decides(&record, &times, now);
@@ -58,7 +59,14 @@ impl Simulation {
         let schedule = schedule_id();
         match believed.decide(times, last.as_ref(), now) {
             ScheduleDecision::Wait { .. } | ScheduleDecision::WaitFor { .. } => {}
-            ScheduleDecision::Stop { run } => self.keeper_asks(Event::StopRequested { run, by: StopBy::User }, None),
+            ScheduleDecision::Stop { run } => {
+                let stop = match record.named(&run) {
+                    NamedWork::Run(run) => Event::StopRequested { run, by: StopBy::User },
+                    NamedWork::Sweep(sweep) => Event::SweepStopRequested { sweep, by: StopBy::User },
+                    NamedWork::Pipeline(pipeline) => Event::PipelineStopRequested { pipeline },
+                };
+                self.keeper_asks(stop, None);
+            }
             ScheduleDecision::Skip { due, count, why } => {
                 self.keeper_asks(Event::ScheduleSkipped { schedule, due, count, why }, None);
             }
@@ -87,7 +95,10 @@ impl Simulation {
             run = RunId::new(format!("{run}-{life}"));
         }
         self.keeper.asked.insert(run.clone(), due);
-        let event = submitted(&run, &self.scenario, None, self.now);
+        let event = match before.named(&run) {
+            NamedWork::Sweep(sweep) => due_sweep_submitted(sweep, &self.scenario, self.now),
+            NamedWork::Run(_) | NamedWork::Pipeline(_) => submitted(&run, &self.scenario, None, self.now),
+        };
         self.keeper_asks(event, Some((due, run)));
     }
 
@@ -105,11 +116,20 @@ impl Simulation {
         self.deliver(ControllerInput::Request { from, event: Box::new(event) });
     }
 
-    /// The newest run of the schedule, as it is on disk.
+    /// The newest run or sweep of the schedule, as it is on disk.
     fn last_due_run(&self, record: &ScheduleRecord, now: Timestamp) -> Option<LastDueRun> {
-        let run = record.runs.last()?;
-        let known = self.process.archive.runs.get(run)?;
-        Some(LastDueRun::of_run(run, known, now))
+        record.runs.last().and_then(|name| self.due_standing(record, name, now))
+    }
+
+    /// Where what the schedule has submitted under this name stands on disk; `None` if there is nothing of this name.
+    fn due_standing(&self, record: &ScheduleRecord, name: &RunId, now: Timestamp) -> Option<LastDueRun> {
+        let archive = &self.process.archive;
+        match record.named(name) {
+            NamedWork::Run(run) => Some(LastDueRun::of_run(name, archive.runs.get(&run)?, now)),
+            NamedWork::Sweep(sweep) => Some(LastDueRun::of_sweep(name, archive.sweeps.get(&sweep)?, now)),
+            // No schedule here is of pipelines.
+            NamedWork::Pipeline(_) => None,
+        }
     }
 
     /// In the quiet after the storm the schedule is paused.

@@ -5,7 +5,6 @@ use domain::run::{InstanceState, RunState};
 use domain::{AttemptId, InstanceId, Timestamp};
 use plan::AttemptState;
 
-use crate::job::sweep::is_of_sweep;
 use crate::scenario::SECOND;
 use crate::simulation::Simulation;
 
@@ -20,7 +19,8 @@ impl Simulation {
         }
         let world = self.process.controller.as_ref().map(control::Controller::world);
         let Some(known) = world.and_then(|world| world.attempts.get(attempt)) else { return };
-        if is_of_sweep(&known.run) {
+        // Trials are rented on the same terms.
+        if world.and_then(|world| world.runs.get(&known.run)).is_some_and(|run| run.trial.is_some()) {
             return;
         }
         let is_anchor = |id: &InstanceId| {

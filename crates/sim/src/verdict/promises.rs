@@ -53,6 +53,7 @@ impl Simulation {
                 self.disturbed(&submitted.run);
                 self.check_due(&submitted.run);
             }
+            Event::SweepSubmitted(submitted) => self.check_due(&RunId::new(submitted.sweep.as_str())),
             Event::ResumeRequested { run, .. } => self.disturbed(run),
             _ => {}
         }

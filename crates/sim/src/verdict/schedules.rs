@@ -1,11 +1,12 @@
-//! Schedules: each due time is settled once and in its order, by one run or by none, as the policies of the schedule say.
+//! Schedules: each due time is settled once and in its order, by one run or sweep or by none, as the policies of the schedule
+//! say.
 
 use std::collections::BTreeSet;
 
 use domain::event::Event;
 use domain::schedule::{CatchUpPolicy, OverlapPolicy, SkipReason};
-use domain::{RunId, Timestamp};
-use plan::World;
+use domain::{RunId, SweepId, Timestamp};
+use plan::{SweepRecord, World};
 
 use crate::job::schedule::{is_of_schedule, schedule_id};
 use crate::scenario::SECOND;
@@ -18,7 +19,7 @@ const ON_TIME: u64 = 300 * SECOND;
 const LATE: u64 = 60 * SECOND;
 
 impl Simulation {
-    /// The runs of the schedule that are in the log.
+    /// The runs of the schedule that are in the log, and the trials of its sweeps.
     pub(crate) fn due_runs(&self) -> Vec<RunId> {
         self.process.archive.runs.keys().filter(|run| is_of_schedule(run)).cloned().collect()
     }
@@ -29,8 +30,14 @@ impl Simulation {
             return true;
         }
         let Some(record) = self.process.archive.schedules.get(&schedule_id()) else { return false };
-        let fired = self.fired();
-        record.paused.is_some() && self.due_runs().iter().all(|run| fired.contains(run))
+        let (archive, fired) = (&self.process.archive, self.fired());
+        let is_known =
+            |run: &RunId| archive.runs.get(run).is_none_or(|known| known.trial.is_some()) || fired.contains(run);
+        let is_over = |(id, sweep): (&SweepId, &SweepRecord)| {
+            let name = RunId::new(id.as_str());
+            !is_of_schedule(&name) || (fired.contains(&name) && sweep.state.is_final())
+        };
+        record.paused.is_some() && self.due_runs().iter().all(is_known) && archive.sweeps.iter().all(is_over)
     }
 
     /// The runs that are written down as those of due times.
@@ -42,19 +49,21 @@ impl Simulation {
         fired.collect()
     }
 
-    /// A run of the schedule is submitted: the only one of its due time, beside no other, and not too late.
+    /// A run or sweep of the schedule is submitted: the only one of its due time, beside no other, and not too late.
     pub(crate) fn check_due(&mut self, run: &RunId) {
         let Some(due) = self.keeper.asked.get(run).copied().filter(|_| !self.is_restored) else { return };
         self.stats.due += 1;
         let asked = self.keeper.asked.iter().filter(|(other, of)| **of == due && *other != run);
-        if let Some((other, _)) = asked.clone().find(|(other, _)| self.process.archive.runs.contains_key(*other)) {
+        if let Some((other, _)) = asked.clone().find(|(other, _)| is_submitted(&self.process.archive, other)) {
             let other = other.clone();
             return self.violate(format!("{other} and {run} are runs of the same due time"));
         }
         let Some(controller) = &self.process.controller else { return };
-        let open = controller.world().runs.iter();
-        let open = open.filter(|(id, known)| *id != run && is_of_schedule(id) && !known.state.is_final());
-        if let Some(other) = open.map(|(id, _)| id.clone()).next() {
+        let world = controller.world();
+        let runs = world.runs.iter().filter(|(_, known)| known.trial.is_none() && !known.state.is_final());
+        let sweeps = world.sweeps.iter().filter(|(_, known)| !known.state.is_final());
+        let mut open = runs.map(|(id, _)| id.clone()).chain(sweeps.map(|(id, _)| RunId::new(id.as_str())));
+        if let Some(other) = open.find(|other| other != run && is_of_schedule(other)) {
             return self.violate(format!("{run} is submitted beside {other}"));
         }
         if self.is_too_late(due) {
@@ -93,7 +102,7 @@ pub(super) fn wrong(simulation: &Simulation, world: &World) -> Option<String> {
                 continue;
             }
             Event::ScheduleFired { due, run, .. } => {
-                if !world.runs.contains_key(run) {
+                if !is_submitted(world, run) {
                     return Some(format!("{run} is the run of a due time, and was not submitted"));
                 }
                 if !fired.insert(run) {
@@ -119,6 +128,11 @@ pub(super) fn wrong(simulation: &Simulation, world: &World) -> Option<String> {
         }
     }
     None
+}
+
+/// Whether a run or sweep of this name is in the log.
+fn is_submitted(world: &World, name: &RunId) -> bool {
+    world.runs.contains_key(name) || world.sweeps.contains_key(&SweepId::new(name.as_str()))
 }
 
 /// Whether the policies of a schedule do not let due times go by for this reason.

@@ -3,8 +3,8 @@
 use domain::event::Event;
 use domain::run::StopBy;
 use domain::sweep::SweepEnd;
-use domain::{Money, RunId};
-use plan::{SweepState, World};
+use domain::{Money, RunId, SweepId};
+use plan::{SweepRecord, SweepState, World};
 
 use super::owed;
 use crate::job::schedule::is_of_schedule;
@@ -57,13 +57,16 @@ impl Simulation {
         }
     }
 
-    /// No more trials are open than may be at the same time.
+    /// No more trials of a sweep are open than may be at the same time.
     pub(crate) fn check_trials(&mut self) {
         let world = &self.process.archive;
-        let Some(sweep) = world.sweeps.get(&sweep_id()) else { return };
-        let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
-        if open > self.scenario.sweep.parallel as usize {
-            self.violate(format!("{open} trials are open, and {} may be", self.scenario.sweep.parallel));
+        let crowded = world.sweeps.values().find_map(|sweep| {
+            let (open, most) =
+                (world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count(), sweep.search.parallel);
+            (open > most as usize).then(|| format!("{open} trials are open, and {most} may be"))
+        });
+        if let Some(why) = crowded {
+            self.violate(why);
         }
     }
 }
@@ -72,24 +75,30 @@ fn resume_sweep() -> Event {
     Event::SweepResumeRequested { sweep: sweep_id(), budget: None, deadline: None, accept_data_change: false }
 }
 
-/// What is wrong with the sweep at the end, if anything.
+/// What is wrong with the sweeps at the end, if anything.
 pub(super) fn wrong(simulation: &Simulation, world: &World) -> Option<String> {
-    if simulation.scenario.sweep.trials == 0 {
-        return None;
+    if simulation.scenario.sweep.trials > 0 && !world.sweeps.contains_key(&sweep_id()) {
+        return Some("the sweep is lost".into());
     }
-    let Some(sweep) = world.sweeps.get(&sweep_id()) else { return Some("the sweep is lost".into()) };
-    let Some(total) = sweep.total else { return Some("the sweep has no total".into()) };
-    if sweep.trials.len() > simulation.scenario.sweep.trials as usize {
-        return Some(format!("{} trials were submitted of {}", sweep.trials.len(), simulation.scenario.sweep.trials));
+    world.sweeps.iter().find_map(|(id, sweep)| wrong_sweep(simulation, world, (id, sweep)))
+}
+
+/// What is wrong with a sweep at the end, if anything.
+fn wrong_sweep(simulation: &Simulation, world: &World, (id, sweep): (&SweepId, &SweepRecord)) -> Option<String> {
+    let Some(total) = sweep.total else { return Some(format!("sweep {id} has no total")) };
+    let most = sweep.search.trials.unwrap_or(0) as usize;
+    if sweep.trials.len() > most {
+        return Some(format!("{} trials of sweep {id} were submitted of {most}", sweep.trials.len()));
     }
     let billed: Money = world.trials(sweep).filter_map(|(_, run)| Some(run.bill.as_ref()?.total)).sum();
     if total != billed {
-        return Some(format!("the sweep has cost {total}, and its trials {billed}"));
+        return Some(format!("sweep {id} has cost {total}, and its trials {billed}"));
     }
     let owed: Money = sweep.trials.iter().map(|run| owed(simulation, world, run)).sum();
     if total != owed && !simulation.is_restored {
-        return Some(format!("the sweep has cost {total}, and owes {owed}"));
+        return Some(format!("sweep {id} has cost {total}, and owes {owed}"));
     }
-    let budget = simulation.sweep_budget.filter(|budget| simulation.scenario.is_calm && total > *budget)?;
-    Some(format!("the sweep has cost {total} of a budget of {budget}"))
+    let is_beyond = |budget: &Money| *id == sweep_id() && simulation.scenario.is_calm && total > *budget;
+    let budget = simulation.sweep_budget.filter(is_beyond)?;
+    Some(format!("sweep {id} has cost {total} of a budget of {budget}"))
 }
