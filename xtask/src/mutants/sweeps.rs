@@ -48,6 +48,14 @@ pub(super) const SWEEPS: &[SourceMutant] = &[
         },
     },
     SourceMutant {
+        name: "later-tasks-cost-nothing",
+        harm: "a pipeline spends more than its budget once its server, which knew the price of this machine, is gone",
+        file: "crates/cli/src/local/machine.rs",
+        from: "text.trim().parse()",
+        to: "text.trim().replace(char::is_numeric, \"0\").parse()",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "outlives_its_server" },
+    },
+    SourceMutant {
         name: "a-task-is-taken-for-its-pipeline",
         harm: "`gradus stop` with the beginning of a pipeline's name is refused, or stops one run of it",
         file: "crates/cli/src/command/find.rs",

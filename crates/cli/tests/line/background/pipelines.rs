@@ -1,4 +1,4 @@
-//! Pipelines of a server by their names: stopped, resumed and waited for, with the server, without it, and from elsewhere.
+//! Pipelines of a server by their names: stopped, resumed and waited for, with the server, without it, and with a remote one.
 
 use serde_json::{Value, json};
 
@@ -119,7 +119,7 @@ fn a_task_that_cannot_be_planned_any_more_ends_its_pipeline_without_a_server() {
 }
 
 #[test]
-fn a_pipeline_of_a_server_is_stopped_and_resumed_from_elsewhere() {
+fn a_pipeline_of_a_remote_server_is_stopped_and_resumed_over_its_restart() {
     let (there, served, here) = logged_in();
     let id = detached(&here, &there);
     let stopped = succeeded(here.gradus(&["stop", "night-"]));

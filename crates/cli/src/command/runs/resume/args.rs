@@ -1,4 +1,4 @@
-//! What `gradus resume` is asked for, and whether that is possible in the state that a run, sweep or pipeline is in.
+//! Arguments of `gradus resume`, and whether what they ask for is possible in the state that a run, sweep or pipeline is in.
 
 use domain::run::StopBy;
 use domain::sweep::Setting;

@@ -1,4 +1,4 @@
-//! Whether what a run or sweep would be resumed from is there.
+//! Checks before a resume: whether what a run or sweep would be resumed from is there.
 
 use domain::run::{Outcome, RunState};
 use domain::{RunId, SweepId, Work};
