@@ -50,9 +50,11 @@ impl Gcp {
         self.path(&format!("zones/{zone}/instances/{}{rest}", word(&place.handle)))
     }
 
+    /// Google stops an instance with Local SSDs only where it is told what becomes of their contents; what is on its disk stays.
     pub(super) fn stop_at(&self, place: &MachinePlace) -> Result<(), CloudFailure> {
         self.in_its_zone(place, |zone| {
-            self.client.post(&self.instance_path(zone, place, "/stop"), Vec::new()).map(drop)
+            let path = self.instance_path(zone, place, "/stop?discardLocalSsd=true");
+            self.client.post(&path, Vec::new()).map(drop)
         })
     }
 

@@ -82,6 +82,7 @@ impl TwinState {
         match (method, rest) {
             ("GET", []) => return ok(machine.clone()),
             ("POST", ["stop"]) => {
+                assert_eq!(query, "discardLocalSsd=true", "one with Local SSDs is not stopped without");
                 machine["status"] = "TERMINATED".into();
                 return ok(json!({ "name": "o", "status": "RUNNING" }));
             }

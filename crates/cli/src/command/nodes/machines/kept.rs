@@ -82,11 +82,12 @@ pub fn stop_machine(args: StopArgs, settings: &GlobalSettings, printer: &mut Pri
     let kept = keep((instance, known), &catalog, clock::now())?;
     require_permission(&kept, settings, &home)?;
     printer.say(format!(
-        "stopping it keeps its disk, {} until `gradus machines down {run}`; its files stay, its programs end",
+        "stopping it keeps its disk, {} until `gradus machines down {run}`; its files stay{}, its programs end",
         match kept.disk.micros_per_hour() {
             0 => "whose price is not known and which is paid for".to_owned(),
             _ => format!("which costs {}", kept.disk),
-        }
+        },
+        if kept.offer.provider == cloud::gcp::NAME { ", but for those on Local SSDs" } else { "" }
     ));
     if !args.yes && !printer.confirm("proceed?") {
         let message = "not stopped: it was not confirmed".to_owned();
