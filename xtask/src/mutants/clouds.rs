@@ -28,6 +28,22 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "what_a_disk_has_cost_while" },
     },
     SourceMutant {
+        name: "a-look-overwrites-a-stop",
+        harm: "a stop that its user asked for while a look was under way is forgotten, and the disk is deleted",
+        file: "crates/cloud/src/rented/kept/mod.rs",
+        from: "if self.read(&machine.handle)?.as_ref() != Some(machine) {",
+        to: "if false {",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "what_was_written_down_meanwhile" },
+    },
+    SourceMutant {
+        name: "a-start-in-doubt-is-not-billed",
+        harm: "a machine whose start was given up after its answer was lost is on no bill, for as long as it ran",
+        file: "crates/cloud/src/rented/kept/restart.rs",
+        from: "rental.rented.replace(now) != Some(now)",
+        to: "rental.unanswered > 9 && rental.rented != Some(now)",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "stopped_and_started_again" },
+    },
+    SourceMutant {
         name: "a-bid-below-the-zone-s-price",
         harm: "spot machines are asked for at less than they cost in their zone, and refused",
         file: "crates/cloud/src/aws/bid.rs",

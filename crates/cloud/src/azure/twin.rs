@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::aws::wire::{HttpReply, HttpRequest, times};
 use crate::provider::Provider;
-use crate::rented::twin::{audits, clock, conforms, launched, provider, rents_over_tls, stops_and_starts, word_of};
+use crate::rented::kept::twin::stops_and_starts;
+use crate::rented::twin::{audits, clock, conforms, launched, provider, rents_over_tls, word_of};
 
 /// Machines, and how the next request to make one goes wrong.
 #[derive(Default)]
@@ -353,7 +354,8 @@ fn a_machine_is_stopped_and_started_again() {
     let twin = Arc::new(Twin::default());
     let is_off = || twin.state.lock().unwrap().machines.values().all(|machine| machine["isOff"] == true);
     let lose = || twin.state.lock().unwrap().lose = true;
-    stops_and_starts(|| api(&twin), "eastus/1/Standard_NC24ads_A100_v4", || twin.step(), lose, is_off);
+    let clear = || twin.state.lock().unwrap().machines.clear();
+    stops_and_starts(api(&twin), "eastus/1/Standard_NC24ads_A100_v4", || twin.step(), lose, (is_off, clear));
 }
 
 #[test]

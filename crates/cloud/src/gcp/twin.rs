@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::aws::wire::{HttpReply, HttpRequest};
 use crate::provider::Provider;
-use crate::rented::twin::{audits, conforms, launched, provider, rents_over_tls, stops_and_starts, word_of};
+use crate::rented::kept::twin::stops_and_starts;
+use crate::rented::twin::{audits, conforms, launched, provider, rents_over_tls, word_of};
 
 /// Machines, and how the next request to make one goes wrong.
 #[derive(Default)]
@@ -284,7 +285,9 @@ fn a_machine_is_stopped_and_started_again() {
     let twin = Arc::new(Twin::default());
     let is_off = || twin.state.lock().unwrap().machines.values().all(|machine| machine["status"] == "TERMINATED");
     let lose = || twin.state.lock().unwrap().lose = true;
-    stops_and_starts(|| api(&twin), "us-central1/us-central1-b/a2-highgpu-1g", || twin.step(), lose, is_off);
+    let clear = || twin.state.lock().unwrap().machines.clear();
+    let kind = "us-central1/us-central1-b/a2-highgpu-1g";
+    stops_and_starts(api(&twin), kind, || twin.step(), lose, (is_off, clear));
 }
 
 #[test]

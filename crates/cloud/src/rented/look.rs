@@ -13,7 +13,7 @@ use super::{CloudApi, CloudFailure, CloudMachine, Rented, machine_name};
 use crate::provider::ProviderAnswer;
 
 /// How long a machine must be missing in a cloud's lists to be gone.
-const MISSED: Elapsed = Elapsed(120_000_000);
+pub(super) const MISSED: Elapsed = Elapsed(120_000_000);
 
 impl<C: CloudApi> Rented<C> {
     /// What the cloud sees of these machines, and which others of the owner it lists.
@@ -58,6 +58,9 @@ impl<C: CloudApi> Rented<C> {
             }
         };
         let (api, now) = (other.as_ref().unwrap_or(&self.api), (self.clock)());
+        if let Ok(here) = account_now {
+            self.forget_deleted(api, (account.or(here.as_deref()), &machines), now);
+        }
         for machine in &machines {
             if self.take_kept(api, machine, (asked, account.is_none()), view) {
                 continue;

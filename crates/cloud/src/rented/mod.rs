@@ -54,6 +54,8 @@ pub struct Rented<C> {
     kept: KeptMachines,
     reach: Arc<Reach>,
     clock: fn() -> Timestamp,
+    /// Since when lists lack machines that are written down as stopped.
+    lacked: Mutex<BTreeMap<String, Timestamp>>,
     /// For each machine, held while it is asked for: a call that was given up and its repetition must not both ask.
     asking: Mutex<BTreeMap<InstanceId, Arc<Mutex<()>>>>,
 }
@@ -69,7 +71,7 @@ impl<C: CloudApi> Rented<C> {
         let (rentals, kept) = (Rentals::new(&home, api.name()), KeptMachines::new(&home, api.name()));
         let owner = settings.owner.clone();
         let reach = Arc::new(Reach::new(settings, rentals.clone()));
-        Rented { home, api, owner, rentals, kept, reach, clock, asking: Mutex::default() }
+        Rented { home, api, owner, rentals, kept, reach, clock, lacked: Mutex::default(), asking: Mutex::default() }
     }
 
     /// What asks the cloud.

@@ -57,6 +57,9 @@ pub struct Rental {
     /// Whether the cloud has agreed to end it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_ending: bool,
+    /// Whether its run gave up a machine that it had started, or was starting: it is not started any more under this name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_given_up: bool,
 }
 
 /// A machine that its cloud does not list.
@@ -87,6 +90,7 @@ impl Rental {
             is_seen: false,
             missed: None,
             is_ending: false,
+            is_given_up: false,
         }
     }
 

@@ -9,8 +9,7 @@ use domain::rental::{EndRequest, MachineState, ProviderAnswer, ProviderCall, Ref
 use domain::{Duration, Elapsed, InstanceId, Timestamp};
 
 use super::audit::{AuditVerdict, MachineJudge, end_orphans};
-use super::kept::{KeptMachine, KeptMachines, KeptState, start_kind};
-use super::{CloudApi, MachinePlace, ReachSettings, Rented, machine_name};
+use super::{CloudApi, ReachSettings, Rented, machine_name};
 use crate::catalog::{Catalog, import};
 use crate::conformance::{self, Awaited, ProviderWorld};
 use crate::provider::{LaunchRequest, Provider, offers};
@@ -26,6 +25,11 @@ static CLOCK: AtomicI64 = AtomicI64::new(1_763_980_000_000_000);
 /// The time of tests.
 pub fn clock() -> Timestamp {
     Timestamp(CLOCK.load(Ordering::SeqCst))
+}
+
+/// Lets time pass.
+pub fn pass(time: Elapsed) {
+    CLOCK.fetch_add(i64::try_from(time.0).unwrap(), Ordering::SeqCst);
 }
 
 /// A price of a cloud of which the catalog has none.
@@ -62,7 +66,7 @@ pub struct SteppedWorld<F> {
 
 impl<F: Fn()> ProviderWorld for SteppedWorld<F> {
     fn pass(&self, _awaited: Awaited) -> bool {
-        CLOCK.fetch_add(60_000_000, Ordering::SeqCst);
+        pass(Elapsed(60_000_000));
         (self.step)();
         // What has not come by then does not come.
         self.passed.fetch_add(1, Ordering::SeqCst) < 100
@@ -212,7 +216,7 @@ pub fn keeps_to_its_account<C: CloudApi>(
         assert!(state.is_none() && !is_complete, "{state:?}");
         assert!(why.starts_with("`r-i1` was rented in account `1`, and here `2` is set"), "{why}");
         // Longer than a machine is missed before it is gone.
-        CLOCK.fetch_add(200_000_000, Ordering::SeqCst);
+        pass(Elapsed(200_000_000));
     }
     let answer = launch("r-i2");
     assert!(matches!(&answer, ProviderAnswer::Doubt(why) if why.contains("account `1`")), "{answer:?}");
@@ -232,79 +236,4 @@ pub fn keeps_to_its_account<C: CloudApi>(
     assert_eq!(end("r-i1"), ProviderAnswer::Ending);
     step();
     assert!(matches!(seen("r-i1").0, Some(MachineState::Gone(Some(_)))));
-}
-
-/// Whether the cloud is told when to end the machine of `r-i1`, which its run has again.
-pub fn is_bound<C: CloudApi>(rents: &Rented<C>, kind: &str, place: &MachinePlace) -> bool {
-    let (instance, offer) = (InstanceId::new("r-i1"), request(rents, "r-i1", kind).offer);
-    let kept = KeptMachine {
-        handle: place.handle.clone(),
-        region: place.region.clone(),
-        account: None,
-        instance,
-        offer,
-        disk: "0.02/h".parse().unwrap(),
-        state: KeptState::Accepted { since: clock(), at: clock() },
-    };
-    rents.is_bound(rents.api(), &kept, place)
-}
-
-/// A machine on demand is stopped with its disk, started again by another run, and stopped again where that is not reached.
-/// `lose` has the next answer lost, `is_off` says whether the cloud's only machine is off.
-pub fn stops_and_starts<C: CloudApi>(
-    api: impl Fn() -> C,
-    kind: &str,
-    step: impl Fn(),
-    lose: impl Fn(),
-    is_off: impl Fn() -> bool,
-) {
-    let home = tempfile::tempdir().unwrap();
-    let rents = provider(home.path(), api());
-    let (first, second) = (InstanceId::new("r-i1"), InstanceId::new("s-i1"));
-    let ordered = request(&rents, "r-i1", kind);
-    assert!(matches!(rents.call(&ProviderCall::Launch(Box::new(ordered.clone()))), ProviderAnswer::Accepted(_)));
-    step();
-    let seen = |instance: &InstanceId| match rents.call(&ProviderCall::Observe(vec![instance.clone()])) {
-        ProviderAnswer::Observed(view) => {
-            assert!(view.is_complete, "{view:?}");
-            let own = view.machines.into_iter().find(|machine| machine.instance == *instance);
-            own.map(|machine| machine.state)
-        }
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(seen(&first), Some(MachineState::Running));
-    let listed = api().machines(OWNER).unwrap().remove(0);
-    let end = |instance: &InstanceId| {
-        rents.call(&ProviderCall::End(vec![EndRequest { instance: instance.clone(), handle: None }]))
-    };
-    let files = KeptMachines::new(home.path(), api().name());
-    let kept = KeptMachine {
-        handle: listed.handle.clone(),
-        region: listed.region.clone(),
-        account: api().account().unwrap(),
-        instance: first.clone(),
-        offer: ordered.offer.clone(),
-        disk: "0.02/h".parse().unwrap(),
-        state: KeptState::Stopped { since: clock() },
-    };
-    files.write(&kept).unwrap();
-    assert_eq!(end(&first), ProviderAnswer::Ending);
-    assert!(is_off(), "it is stopped and not deleted");
-    assert!(matches!(seen(&first), Some(MachineState::Gone(Some(_)))), "its rent is over");
-    // Its start is asked for twice, because the first answer is lost.
-    let mut start = request(&rents, "s-i1", kind);
-    start.offer.kind = start_kind(kind, &listed.handle);
-    lose();
-    let ask = || rents.call(&ProviderCall::Launch(Box::new(start.clone())));
-    assert!(matches!(ask(), ProviderAnswer::Doubt(_)));
-    assert!(matches!(files.read(&listed.handle).unwrap().unwrap().state, KeptState::Starting { .. }));
-    assert!(matches!(ask(), ProviderAnswer::Accepted(_)) && !is_off());
-    assert_eq!(seen(&second), Some(MachineState::Running));
-    // The run that had it before ends nothing, and one that was never reached keeps the disk.
-    assert_eq!(end(&first), ProviderAnswer::Ending);
-    assert!(!is_off());
-    assert_eq!(end(&second), ProviderAnswer::Ending);
-    assert!(is_off() && api().machines(OWNER).unwrap().len() == 1, "its disk stays");
-    assert!(matches!(ask(), ProviderAnswer::Refused(_)), "its end was asked for");
-    assert!(is_off());
 }

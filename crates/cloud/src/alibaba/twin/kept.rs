@@ -1,7 +1,8 @@
 //! Machines of Alibaba Cloud that stay what they are: stopped with their disk, and in the account in which they were rented.
 
 use super::*;
-use crate::rented::twin::{is_bound, keeps_to_its_account, stops_and_starts};
+use crate::rented::kept::twin::{is_bound, stops_and_starts};
+use crate::rented::twin::keeps_to_its_account;
 
 impl TwinState {
     /// The machine that is named, if it is there.
@@ -60,7 +61,8 @@ fn a_machine_is_stopped_and_started_again() {
     let twin = Arc::new(Twin::default());
     let is_off = || twin.state.lock().unwrap().machines.values().all(|machine| machine["Status"] == "Stopped");
     let lose = || twin.state.lock().unwrap().lose = true;
-    stops_and_starts(|| api(&twin), "cn-hangzhou/ecs.gn6i-c4g1.xlarge", || twin.step(), lose, is_off);
+    let clear = || twin.state.lock().unwrap().machines.clear();
+    stops_and_starts(api(&twin), "cn-hangzhou/ecs.gn6i-c4g1.xlarge", || twin.step(), lose, (is_off, clear));
 }
 
 /// Alibaba would release it, and delete its disk, at the time that it was told when the machine was rented.

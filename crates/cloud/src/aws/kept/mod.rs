@@ -143,9 +143,13 @@ impl Aws {
             self.kept.forget(&kept, now)?;
         }
         let state = state_of_kept(&kept, machine, rented, now);
-        let is_reached = self.reach.has_agent(&kept.instance);
-        if let Some(next) = state.and_then(|state| after_start(&kept, state, is_reached)).filter(|_| !is_deleted) {
-            self.kept.change(&kept, next)?;
+        if is_noted && matches!(state, Some(MachineState::Pending | MachineState::Running)) {
+            // Somebody has started it again: it costs money, and is to be ended.
+            self.rentals.change(&kept.instance, |rental| rental.gone.take().is_some())?;
+        }
+        let known = (self.reach.has_agent(&kept.instance), rented.unwrap_or(now));
+        if let Some(next) = state.and_then(|state| after_start(&kept, state, known)).filter(|_| !is_deleted) {
+            self.kept.change_from(&kept, next)?;
         }
         Ok(state.map(|state| {
             let instance = kept.instance.clone();
@@ -321,6 +325,15 @@ mod tests {
         let old = KeptState::Accepted { since, at: Timestamp(9) };
         assert_eq!(listed_as("stopped", &rental, old), (Some(MachineState::Gone(None)), KeptState::Stopped { since }));
         assert_eq!(listed_as("running", &rental, old), (Some(MachineState::Running), old), "it was not reached");
+        let starting = KeptState::Starting { since };
+        let (on, known) = listed_as("pending", &rental, starting);
+        assert!(on == Some(MachineState::Pending) && matches!(known, KeptState::Accepted { .. }), "{known:?}");
+        // It was started in the console after its end.
+        let usage = domain::run::Usage { started: Timestamp(5), elapsed: Elapsed(7) };
+        let noted = Rental { gone: Some(usage), ..rental.clone() };
+        let stopped = KeptState::Stopped { since };
+        assert_eq!(listed_as("running", &noted, stopped), (Some(MachineState::Running), stopped));
+        assert_eq!(aws.rentals.read(&InstanceId::new("b-i1")).unwrap().unwrap().gone, None, "it is ended again");
         assert_eq!(aws.kept.waits().unwrap(), []);
     }
 

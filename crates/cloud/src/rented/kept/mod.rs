@@ -1,7 +1,10 @@
 //! Machines that are stopped and keep their disk: `CLOUD/kept/HANDLE.json` in the home, from when their stop is asked for until
 //! they are gone. Nothing deletes the disk of a machine that is written down here as stopped, but `gradus machines down`.
 
+mod deleted;
 mod restart;
+#[cfg(test)]
+pub(crate) mod twin;
 
 use std::fs;
 use std::io;
@@ -124,10 +127,22 @@ impl KeptMachine {
     }
 }
 
-/// Where a machine whose start was accepted stands once its cloud lists it in this state; none where that stays as it is. Only
-/// one that was reached belongs to its run: any other is stopped again with its disk.
-pub fn after_start(kept: &KeptMachine, listed: MachineState, is_reached: bool) -> Option<KeptState> {
-    let KeptState::Accepted { since, .. } = kept.state else { return None };
+/// Where a machine whose start was asked for stands once its cloud lists it in this state; none where that stays as it is. Only
+/// one that was reached belongs to its run: any other is stopped again with its disk. `asked` is when its start was asked for
+/// last.
+pub fn after_start(
+    kept: &KeptMachine,
+    listed: MachineState,
+    (is_reached, asked): (bool, Timestamp),
+) -> Option<KeptState> {
+    let since = match (kept.state, listed) {
+        (KeptState::Accepted { since, .. }, _) => since,
+        // It is on: only the answer to its start was lost.
+        (KeptState::Starting { since }, MachineState::Pending | MachineState::Running) => {
+            return Some(KeptState::Accepted { since, at: asked });
+        }
+        (KeptState::Starting { .. } | KeptState::Stopped { .. } | KeptState::Started, _) => return None,
+    };
     match listed {
         MachineState::Running if is_reached => Some(KeptState::Started),
         MachineState::Running | MachineState::Pending | MachineState::Ending => None,
@@ -193,11 +208,25 @@ impl KeptMachines {
         }
     }
 
+    /// Held while one is changed: a command that stops a machine is another process than the loop.
+    fn hold(&self) -> io::Result<fs::File> {
+        fs::create_dir_all(&self.folder)?;
+        let path = self.folder.join("lock");
+        let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        file.lock()?;
+        Ok(file)
+    }
+
     /// Stores it durably.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn write(&self, machine: &KeptMachine) -> io::Result<()> {
+        let _held = self.hold()?;
+        self.store(machine)
+    }
+
+    fn store(&self, machine: &KeptMachine) -> io::Result<()> {
         replace(&self.folder, &format!("{}.json", machine.handle), &serde_json::to_vec(machine)?)
     }
 
@@ -206,12 +235,30 @@ impl KeptMachines {
     /// # Errors
     /// If it cannot be written.
     pub fn change(&self, machine: &KeptMachine, state: KeptState) -> io::Result<()> {
+        let _held = self.hold()?;
+        self.store_next(machine, state)
+    }
+
+    /// The same where the machine still is as it was read; whether it was. What was written down since, such as that it is to be
+    /// stopped, stays.
+    ///
+    /// # Errors
+    /// If it cannot be read or written.
+    pub fn change_from(&self, machine: &KeptMachine, state: KeptState) -> io::Result<bool> {
+        let _held = self.hold()?;
+        if self.read(&machine.handle)?.as_ref() != Some(machine) {
+            return Ok(false);
+        }
+        self.store_next(machine, state).map(|()| true)
+    }
+
+    fn store_next(&self, machine: &KeptMachine, state: KeptState) -> io::Result<()> {
         let is_same = matches!(state, KeptState::Stopped { since } if machine.stopped() == Some(since));
         if let (KeptState::Accepted { .. }, false) = (machine.state, is_same) {
             // Its time ends when its start was accepted, whatever now is.
             self.note(machine.wait(Timestamp(0)))?;
         }
-        self.write(&KeptMachine { state, ..machine.clone() })
+        self.store(&KeptMachine { state, ..machine.clone() })
     }
 
     /// Forgets one that is gone, or is about to be; what its disk has cost until now and no bill has is kept.
@@ -343,7 +390,8 @@ mod tests {
         let since = Timestamp(5);
         let accepted = KeptState::Accepted { since, at: Timestamp(9) };
         let check = |state, listed, is_reached, expected| {
-            assert_eq!(after_start(&kept(state), listed, is_reached), expected, "{state:?} {listed:?} {is_reached}");
+            let found = after_start(&kept(state), listed, (is_reached, Timestamp(8)));
+            assert_eq!(found, expected, "{state:?} {listed:?} {is_reached}");
         };
         check(accepted, MachineState::Running, true, Some(KeptState::Started));
         check(accepted, MachineState::Running, false, None);
@@ -354,9 +402,32 @@ mod tests {
         let usage = Usage { started: Timestamp(10), elapsed: Elapsed(7) };
         let again = KeptState::Stopped { since: Timestamp(17) };
         check(accepted, MachineState::Gone(Some(usage)), false, Some(again));
-        for state in [KeptState::Started, KeptState::Stopped { since }, KeptState::Starting { since }] {
+        for state in [KeptState::Started, KeptState::Stopped { since }] {
             check(state, MachineState::Running, true, None);
         }
+        // The answer to its start was lost. That it is reached counts once that is written down.
+        let starting = KeptState::Starting { since };
+        let asked = Some(KeptState::Accepted { since, at: Timestamp(8) });
+        check(starting, MachineState::Pending, false, asked);
+        check(starting, MachineState::Running, true, asked);
+        check(starting, MachineState::Ending, false, None);
+    }
+
+    /// A look takes its time, and a command is another process.
+    #[test]
+    fn what_was_written_down_meanwhile_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let (loops, commands) = (KeptMachines::new(home.path(), "aws"), KeptMachines::new(home.path(), "aws"));
+        let accepted = kept(KeptState::Accepted { since: Timestamp(5), at: Timestamp(9) });
+        loops.write(&accepted).unwrap();
+        let stopped = kept(KeptState::Stopped { since: Timestamp(12) });
+        commands.write(&stopped).unwrap();
+        assert!(!loops.change_from(&accepted, KeptState::Started).unwrap());
+        assert_eq!((loops.read("i-1").unwrap(), loops.waits().unwrap()), (Some(stopped.clone()), Vec::new()));
+        assert!(loops.change_from(&stopped, KeptState::Starting { since: Timestamp(12) }).unwrap());
+        loops.remove("i-1").unwrap();
+        assert!(!loops.change_from(&accepted, KeptState::Started).unwrap(), "one that is forgotten stays so");
+        assert_eq!(loops.read("i-1").unwrap(), None);
     }
 
     #[test]

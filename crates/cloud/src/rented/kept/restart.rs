@@ -4,14 +4,13 @@ use std::io;
 use std::sync::{PoisonError, TryLockError};
 
 use domain::rental::{LaunchRequest, MachineHandle, MachineState, Refusal, SeenMachine};
+use domain::run::Usage;
 use domain::{Elapsed, InstanceId, Timestamp};
 
 use super::{KeptMachine, KeptState, MachineEnd, after_start, machine_end};
 use crate::provider::ProviderAnswer;
 use crate::rented::rentals::Rental;
-use crate::rented::{
-    CloudApi, CloudFailure, CloudMachine, MachineChoice, MachinePlace, MachinePower, Rented, accepted, refused,
-};
+use crate::rented::{CloudApi, CloudFailure, CloudMachine, MachineChoice, MachinePlace, MachinePower, Rented, refused};
 
 /// A machine that is still stopping is asked again to start after this time.
 const STOPPING: Elapsed = Elapsed(10_000_000);
@@ -37,7 +36,8 @@ fn state_of(kept: KeptState, power: MachinePower, now: Timestamp) -> Option<Mach
     }
 }
 
-fn place_of(machine: &KeptMachine) -> MachinePlace {
+/// Where a machine is, as far as that is written down.
+pub(super) fn place_of(machine: &KeptMachine) -> MachinePlace {
     let zone = machine.offer.kind.parse::<MachineChoice>().ok().and_then(|choice| choice.zone);
     MachinePlace { handle: machine.handle.clone(), region: machine.region.clone(), zone }
 }
@@ -61,7 +61,7 @@ impl<C: CloudApi> Rented<C> {
             KeptState::Started | KeptState::Accepted { .. } if known.instance != *instance => {
                 return refused(format!("`{handle}` is started, and `{}` has it", known.instance));
             }
-            KeptState::Started | KeptState::Accepted { .. } => return accepted(instance, handle),
+            KeptState::Started | KeptState::Accepted { .. } => return self.rented(instance, handle),
             KeptState::Stopped { since } | KeptState::Starting { since } => since,
         };
         let is_repeated = matches!(known.state, KeptState::Starting { .. }) && known.instance == *instance;
@@ -97,7 +97,10 @@ impl<C: CloudApi> Rented<C> {
             }
             // The answer to its start was lost.
             Ok(MachinePower::Starting | MachinePower::On) => Ok(()),
-            Ok(MachinePower::Off(_)) => api.start(&place, token),
+            Ok(MachinePower::Off(_)) => match self.note_asked(&machine.instance) {
+                Ok(()) => api.start(&place, token),
+                Err(error) => return unknown(error),
+            },
             // That it cannot be looked at says nothing of a start before.
             Err(failure) if is_repeated => return ProviderAnswer::Doubt(failure.to_string()),
             Err(failure) => Err(failure),
@@ -118,6 +121,13 @@ impl<C: CloudApi> Rented<C> {
         }
     }
 
+    /// Its rent begins when it is asked for: whatever becomes of the answer, and of this process.
+    fn note_asked(&self, instance: &InstanceId) -> io::Result<()> {
+        let now = (self.clock)();
+        let noted = self.rentals.change(instance, |rental| rental.rented.replace(now) != Some(now))?;
+        noted.map(drop).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
     /// The request, on disk before it is sent: with the machine's name, so that an end of it finds it.
     fn rental_of_kept(
         &self,
@@ -130,7 +140,8 @@ impl<C: CloudApi> Rented<C> {
                 let before = &rental.request.token;
                 return Err(refused(format!("`{instance}` was asked for with token `{before}` before")));
             }
-            Ok(Some(rental)) if rental.is_ending => {
+            // Earlier versions wrote down that it was ending.
+            Ok(Some(rental)) if rental.is_given_up || rental.is_ending => {
                 return Err(refused(format!("the end of `{instance}` was asked for")));
             }
             Ok(Some(rental)) => return Ok(rental),
@@ -160,27 +171,45 @@ impl<C: CloudApi> Rented<C> {
     ) -> Result<Option<SeenMachine>, String> {
         let unread = |error: io::Error| format!("cannot read or write what it is: {error}");
         // What its run has, and is not to be stopped, is as it is listed.
-        let (mut state, since) = match kept.state {
+        let (state, off) = match kept.state {
             KeptState::Started => (Some(machine.state), None),
             _ => {
                 let power = api.power(&machine.place()).map_err(|failure| failure.to_string())?;
-                let since = if let MachinePower::Off(since) = power { since } else { None };
-                (state_of(kept.state, power, now), since)
+                // It was asked to start or to stop while the cloud answered: the next look sees which.
+                if self.kept.read(&kept.handle).map_err(unread)?.as_ref() != Some(kept) {
+                    return Err("what is asked of it has changed meanwhile".to_owned());
+                }
+                let off = if let MachinePower::Off(since) = power { since } else { None };
+                (state_of(kept.state, power, now), off)
             }
         };
-        if matches!(state, Some(MachineState::Gone(_))) {
-            let rented = self.rentals.read(&kept.instance).map_err(unread)?.and_then(|rental| rental.rented);
-            let at = since.filter(|at| rented.is_none_or(|rented| *at >= rented)).unwrap_or(now);
-            state = Some(MachineState::Gone(self.ended(&kept.instance, at).map_err(unread)?));
-        } else if state.is_some() {
-            self.see_on(kept, machine).map_err(unread)?;
-        }
-        let Some(state) = state else { return Ok(None) };
-        if let Some(next) = after_start(kept, state, self.reach.has_agent(&kept.instance)) {
+        let state = match state {
+            None => return Ok(None),
+            Some(MachineState::Gone(_)) => MachineState::Gone(self.used(&kept.instance, (off, now)).map_err(unread)?),
+            Some(state) => {
+                self.see_on((kept, machine), state, now).map_err(unread)?;
+                state
+            }
+        };
+        let rental = self.rentals.read(&kept.instance).map_err(unread)?;
+        let asked = rental.and_then(|rental| rental.rented).unwrap_or(now);
+        if let Some(next) = after_start(kept, state, (self.reach.has_agent(&kept.instance), asked)) {
             self.move_on(api, kept, &machine.place(), next).map_err(unread)?;
         }
         let handle = MachineHandle(machine.handle.clone());
         Ok(Some(SeenMachine { handle, instance: kept.instance.clone(), state, notice: None }))
+    }
+
+    /// What was used of a machine that is off, since then where the cloud says so. Nothing of one that nobody has seen on, and that
+    /// has not been turned off since it was asked to start: its start has failed.
+    fn used(&self, instance: &InstanceId, (off, now): (Option<Timestamp>, Timestamp)) -> io::Result<Option<Usage>> {
+        let Some(rental) = self.rentals.read(instance)? else { return Ok(None) };
+        let off = off.filter(|at| rental.rented.is_none_or(|rented| *at >= rented));
+        if rental.is_seen || rental.gone.is_some() || off.is_some() {
+            return self.ended(instance, off.unwrap_or(now));
+        }
+        self.reach.forget(instance);
+        Ok(None)
     }
 
     /// Writes down where a machine stands after its start. What is being asked of it comes first: the next look tries again.
@@ -193,7 +222,8 @@ impl<C: CloudApi> Rented<C> {
         };
         let is_same = self.kept.read(&kept.handle)?.as_ref() == Some(kept);
         if is_same && (next != KeptState::Started || self.is_bound(api, kept, place)) {
-            self.kept.change(kept, next)?;
+            // A command may have written down meanwhile that it is to be stopped.
+            self.kept.change_from(kept, next)?;
         }
         Ok(())
     }
@@ -211,15 +241,24 @@ impl<C: CloudApi> Rented<C> {
     }
 
     /// A machine that is on is seen to have an agent. When its rent began is known already: the cloud says when it was made.
-    fn see_on(&self, kept: &KeptMachine, machine: &CloudMachine) -> io::Result<()> {
+    fn see_on(
+        &self,
+        (kept, machine): (&KeptMachine, &CloudMachine),
+        state: MachineState,
+        now: Timestamp,
+    ) -> io::Result<()> {
+        // One that is only starting may fail to, and has cost nothing then.
+        let is_on = state != MachineState::Pending;
         let rental = self.rentals.change(&kept.instance, |rental| {
-            let is_new = !rental.is_seen || rental.missed.is_some();
-            (rental.is_seen, rental.missed) = (true, None);
-            is_new
+            let before = rental.clone();
+            // Whatever was thought of it, it costs money.
+            (rental.missed, rental.gone) = (None, None);
+            rental.is_seen |= is_on;
+            rental.rented.get_or_insert(now);
+            *rental != before
         })?;
-        let is_wanted = matches!(kept.state, KeptState::Accepted { .. } | KeptState::Started);
         if let (true, Some(rental), MachineState::Running, Some(address)) =
-            (is_wanted, rental, machine.state, &machine.address)
+            (is_wanted(kept.state), rental, machine.state, &machine.address)
         {
             self.reach.attend(&rental, &MachineHandle(machine.handle.clone()), address);
         }
@@ -245,10 +284,7 @@ impl<C: CloudApi> Rented<C> {
             (MachineEnd::Delete, _) | (_, None) => Ok(false),
             (MachineEnd::Leave, Some(_)) => Ok(true),
             (MachineEnd::Stop, Some(kept)) => {
-                // A start that was given up must not come after this.
-                self.rentals
-                    .change(instance, |rental| !std::mem::replace(&mut rental.is_ending, true))
-                    .map_err(unknown)?;
+                let kept = self.give_up(api, instance, kept).map_err(unknown)?;
                 // One whose start was accepted may have run until now.
                 let since = match kept.state {
                     KeptState::Stopped { since } | KeptState::Starting { since } => since,
@@ -263,6 +299,41 @@ impl<C: CloudApi> Rented<C> {
                 Ok(true)
             }
         }
+    }
+
+    /// A start that is given up must not come after this. One that was accepted counts as having run; so does one whose answer was
+    /// lost, unless the machine is off.
+    fn give_up(&self, api: &C, instance: &InstanceId, kept: KeptMachine) -> io::Result<KeptMachine> {
+        let is_on = match kept.state {
+            KeptState::Stopped { .. } => false,
+            KeptState::Starting { .. } => {
+                let power = api.power(&place_of(&kept));
+                !matches!(power, Ok(MachinePower::Off(_)) | Err(CloudFailure::NotFound(_)))
+            }
+            KeptState::Accepted { .. } | KeptState::Started => true,
+        };
+        let rental = self.rentals.change(instance, |rental| {
+            let before = rental.clone();
+            rental.is_given_up = true;
+            rental.is_seen |= is_on;
+            *rental != before
+        })?;
+        let asked = rental.and_then(|rental| rental.rented).unwrap_or_else(|| (self.clock)());
+        Ok(match kept.state {
+            KeptState::Starting { since } if is_on => {
+                KeptMachine { state: KeptState::Accepted { since, at: asked }, ..kept }
+            }
+            _ => kept,
+        })
+    }
+}
+
+/// Whether a run wants an agent on a machine, where it is on.
+fn is_wanted(state: KeptState) -> bool {
+    match state {
+        KeptState::Stopped { .. } => false,
+        // The answer to its start may have been lost, and nobody asks for it again.
+        KeptState::Starting { .. } | KeptState::Accepted { .. } | KeptState::Started => true,
     }
 }
 
@@ -284,5 +355,14 @@ mod tests {
         check(KeptState::Accepted { since, at: Timestamp(10) }, off, gone);
         check(KeptState::Accepted { since, at: now }, off, None);
         check(KeptState::Started, off, Some(MachineState::Ending));
+    }
+
+    #[test]
+    fn each_machine_that_a_run_has_is_to_have_an_agent() {
+        let (since, at) = (Timestamp(5), Timestamp(9));
+        assert!(!is_wanted(KeptState::Stopped { since }));
+        for state in [KeptState::Starting { since }, KeptState::Accepted { since, at }, KeptState::Started] {
+            assert!(is_wanted(state), "{state:?}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Machines of Tencent Cloud that stay what they are: stopped with their disk, and in the account in which they were rented.
 
 use super::*;
-use crate::rented::twin::{is_bound, keeps_to_its_account, stops_and_starts};
+use crate::rented::kept::twin::{is_bound, stops_and_starts};
+use crate::rented::twin::keeps_to_its_account;
 
 /// The machine that a request names.
 fn id_of(body: &Value) -> String {
@@ -95,7 +96,8 @@ fn a_machine_is_stopped_and_started_again() {
     let twin = Arc::new(Twin::default());
     let is_off = || twin.state.lock().unwrap().machines.values().all(|machine| machine["InstanceState"] == "STOPPED");
     let lose = || twin.state.lock().unwrap().lose = true;
-    stops_and_starts(|| api(&twin), "ap-guangzhou/ap-guangzhou-7/GN7.2XLARGE32", || twin.step(), lose, is_off);
+    let clear = || twin.state.lock().unwrap().machines.clear();
+    stops_and_starts(api(&twin), "ap-guangzhou/ap-guangzhou-7/GN7.2XLARGE32", || twin.step(), lose, (is_off, clear));
 }
 
 /// Tencent would end it, and delete its disk, at the time that it was told when the machine was rented.
