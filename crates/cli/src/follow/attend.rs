@@ -14,7 +14,7 @@ use server::{Home, Series, State, routes};
 use super::narrator::Narrator;
 use super::watch::{Since, Watch};
 use crate::error::{Error, exit};
-use crate::local::machine;
+use crate::local::{disks, machine};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -103,9 +103,11 @@ pub fn serve(
             std::thread::sleep(TAKE_OVER);
         };
         let providers = machine::providers(settings, home, rate)?;
+        disks::note_stops(home)?;
         let door = routes::serve(home, sender.clone(), None)?;
         let mut control = Control::new(state, Series::open(home)?, home, &providers);
         let left = control.run(&sender, inbox, |world| done(world) || home.has_server())?;
+        disks::forget_stops(home);
         drop((door, lock));
         // Otherwise a server takes over, and this process only follows.
         if left == Left::Interrupted || done(control.state.world()) {

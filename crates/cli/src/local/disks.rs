@@ -1,5 +1,5 @@
 //! What the disks of stopped machines have cost that no bill has yet: lines of the ledger, so that costs and budgets have them
-//! while a machine is stopped, and while a start of it waits for capacity.
+//! while a machine is stopped, and while a start of it waits for capacity. And whose machines a loop stops at all.
 
 use cloud::rented::kept::{DiskWait, KeptMachine, KeptMachines};
 use domain::run::BilledKind;
@@ -8,11 +8,52 @@ use plan::World;
 use plan::money::ledger::LedgerLine;
 use server::Home;
 
-use crate::error::Error;
+use crate::error::{Error, exit};
 
 /// The clouds whose machines can be stopped.
 pub const STOPPING_CLOUDS: [&str; 5] =
     [cloud::aws::NAME, cloud::gcp::NAME, cloud::azure::NAME, cloud::alibaba::NAME, cloud::tencent::NAME];
+
+/// Of the loop that runs, or was killed last: the clouds whose machines it stops with their disk, a line each.
+const STOPS: &str = "loop.stops";
+
+/// Writes down what the loop that begins here can stop. One of an earlier version deletes what it knows nothing of.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn note_stops(home: &Home) -> Result<(), Error> {
+    let path = home.root().join(STOPS);
+    let draft = path.with_extension("stops-draft");
+    let written = std::fs::write(&draft, STOPPING_CLOUDS.join("\n")).and_then(|()| std::fs::rename(&draft, &path));
+    written.map_err(Error::file("write", &path))
+}
+
+/// Forgets it once that loop has ended: the next one may be of a process that was started with an earlier version.
+pub fn forget_stops(home: &Home) {
+    // Where it stays, the next loop writes it anew.
+    let _ = std::fs::remove_file(home.root().join(STOPS));
+}
+
+/// Refuses to stop a machine where the loop that runs would delete it.
+///
+/// # Errors
+/// [`Error::Code`].
+pub fn require_stops(home: &Home, cloud: &str) -> Result<(), Error> {
+    // Each version that stops machines stops those of AWS. Where no loop runs, the next one is of this version.
+    if cloud == cloud::aws::NAME || home.try_loop()?.is_some() {
+        return Ok(());
+    }
+    let stops = std::fs::read_to_string(home.root().join(STOPS)).unwrap_or_default();
+    if stops.lines().any(|name| name == cloud) {
+        return Ok(());
+    }
+    let message = format!(
+        "the loop of this home was started with an earlier version, which would delete a machine of `{cloud}` with its disk"
+    );
+    let hint =
+        "end `gradus serve`, or the `gradus run` that is the loop, and start it again; attempts continue meanwhile";
+    Err(Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD })
+}
 
 /// What the disk of a stopped machine has cost since it was last counted.
 pub fn owed(machine: &KeptMachine, now: Timestamp) -> Money {
@@ -108,6 +149,26 @@ mod tests {
 
     fn lines(state: KeptState, known: &[LedgerLine]) -> Vec<LedgerLine> {
         uncounted("aws", (&[machine(state)], &[]), (&World::default(), known), Timestamp(10 * HOUR))
+    }
+
+    #[test]
+    fn a_loop_that_would_delete_a_machine_is_not_asked_to_stop_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let check = |cloud: &str, expected: bool| {
+            assert_eq!(require_stops(&home, cloud).is_ok(), expected, "{cloud}");
+        };
+        check("gcp", true);
+        // One of an earlier version runs, and writes nothing down.
+        let running = home.try_loop().unwrap().unwrap();
+        check("gcp", false);
+        check("aws", true);
+        note_stops(&home).unwrap();
+        STOPPING_CLOUDS.iter().for_each(|cloud| check(cloud, true));
+        forget_stops(&home);
+        check("azure", false);
+        drop(running);
+        check("azure", true);
     }
 
     #[test]

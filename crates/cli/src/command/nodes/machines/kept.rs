@@ -1,24 +1,22 @@
 //! `gradus machines stop` and `start`: a machine that is stopped keeps its disk, which costs money until it is given back.
 
 use cloud::Catalog;
-use cloud::aws::wire::failure::AwsFailure;
-use cloud::aws::wire::query;
 use cloud::rented::kept::{KeptMachine, KeptState, named_machine, start_kind};
-use cloud::rented::{CloudFailure, MachineChoice, offers};
+use cloud::rented::{MachineChoice, offers};
 use domain::job::Budget;
 use domain::listing::Cloud;
 use domain::{Bytes, Duration, InstanceId, Job, Money, Offer, Plan, Rate, Timestamp};
 use plan::{Instance, Run, RunOrSweep};
 use server::{Home, State, clock};
 
-use super::disk::{charge, files, of_run, settle, world};
+use super::disk::{charge, files, of_run, settle};
+use super::stoppable::require_stoppable;
 use super::{MARK, no_machine, up_of};
 use crate::command::find::{find_any, open_named};
 use crate::command::run::{StartOptions, start as start_run};
 use crate::command::stop;
 use crate::error::{Error, exit};
 use crate::local::disks::STOPPING_CLOUDS;
-use crate::local::rented::{self, RentedCloud};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -80,7 +78,7 @@ pub fn stop_machine(args: StopArgs, settings: &GlobalSettings, printer: &mut Pri
     let (instance, known) = up_of(state.world(), &run).ok_or_else(|| no_machine(&run))?;
     let catalog = Catalog::open(&settings.home)?;
     let kept = keep((instance, known), &catalog, clock::now())?;
-    require_permission(&kept, settings, &home)?;
+    require_stoppable(&kept, settings, &home)?;
     printer.say(format!(
         "stopping it keeps its disk, {} until `gradus machines down {run}`; its files stay{}, its programs end",
         match kept.disk.micros_per_hour() {
@@ -112,57 +110,6 @@ pub fn note_stop(machine: &KeptMachine, home: &Home) -> Result<(), Error> {
         _ => Ok(()),
     });
     noted.and_then(|()| files.write(machine)).map_err(Error::file("write", home.root()))
-}
-
-/// Asks the cloud whether the machine may be stopped: without that it would run on, and cost money, until it may.
-///
-/// # Errors
-/// [`Error::Code`] where it may not, or where that is not known.
-pub fn require_permission(machine: &KeptMachine, settings: &GlobalSettings, home: &Home) -> Result<(), Error> {
-    let client = match RentedCloud::open(&machine.offer.provider, settings, home)? {
-        RentedCloud::Aws { client, .. } => client,
-        RentedCloud::Gcp(api) => {
-            return permitted(
-                machine,
-                api.check(home.owner()).map(|report| report.missing),
-                &["compute.instances.stop"],
-            );
-        }
-        RentedCloud::Azure(api) => {
-            let actions = ["Microsoft.Compute/virtualMachines/deallocate/action"];
-            return permitted(machine, api.check(home.owner()).map(|report| report.missing), &actions);
-        }
-        RentedCloud::Alibaba(api) => {
-            let actions = ["ecs:StopInstance", "ecs:ModifyInstanceAutoReleaseTime"];
-            return permitted(machine, api.check(home.owner()).map(|report| report.missing), &actions);
-        }
-        RentedCloud::Tencent(api) => {
-            // Whether it may stop a machine cannot be tried.
-            let actions = ["cvm:DescribeInstancesActionTimer"];
-            return permitted(machine, api.check(home.owner()).map(|report| report.missing), &actions);
-        }
-        RentedCloud::Lambda(_) => return Ok(()),
-    };
-    match client.tell(&machine.region, &query::dry(query::stop(&machine.handle))) {
-        Ok(()) | Err(AwsFailure::DryRun) => Ok(()),
-        Err(failure) => Err(rented::refused(&format!("stop `{}`", machine.handle), &failure)),
-    }
-}
-
-/// Refuses to stop a machine without one of the permissions that it needs, if that is known to be missing.
-fn permitted(
-    machine: &KeptMachine,
-    missing: Result<Vec<&'static str>, CloudFailure>,
-    needed: &[&str],
-) -> Result<(), Error> {
-    let cloud = &machine.offer.provider;
-    let missing =
-        missing.map_err(|failure| world(format!("cannot stop `{}`: {failure}", machine.handle), "run it again"))?;
-    if let Some(needed) = needed.iter().find(|needed| missing.contains(needed)) {
-        let hint = format!("`gradus cloud policy {cloud}` prints the role or policy that is needed");
-        return Err(world(format!("cannot stop `{}`: the permission `{needed}` is missing", machine.handle), &hint));
-    }
-    Ok(())
 }
 
 /// What is written down of a machine that is to be stopped.

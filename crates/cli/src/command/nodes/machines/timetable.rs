@@ -14,6 +14,7 @@ use server::{Home, OperationNote, Series, State, clock, submit};
 use super::MARK;
 use super::disk::{charge, of_run, settle};
 use super::kept::{self, again, keep};
+use super::stoppable::require_stoppable;
 use crate::error::Error;
 use crate::local::spending::{self, SpendingRequest};
 use crate::settings::GlobalSettings;
@@ -205,7 +206,7 @@ fn stop_due(
     }
     let catalog = Catalog::open(&settings.home).map_err(|error| error.to_string())?;
     let machine = keep((id, instance), &catalog, now).map_err(|error| error.to_string())?;
-    kept::require_permission(&machine, settings, home).map_err(|error| error.to_string())?;
+    require_stoppable(&machine, settings, home).map_err(|error| error.to_string())?;
     kept::note_stop(&machine, home).map_err(|error| error.to_string())?;
     let event = Event::StopRequested { run: instance.run.clone(), by: StopBy::User };
     state.append(vec![event]).map(|_| true).map_err(|error| error.to_string())

@@ -23,7 +23,7 @@ use super::run::planners::{due_planner, planner, refusal, task_planner};
 use crate::error::arguments::socket;
 use crate::error::{Error, exit};
 use crate::follow::attend::on_signals;
-use crate::local::machine;
+use crate::local::{disks, machine};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use admission::admitter;
@@ -91,6 +91,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let providers = machine::providers_with(settings, &home, args.price, door)?;
     machine::note_served(&home, &providers)?;
     machine::note_price(&home, args.price)?;
+    disks::note_stops(&home)?;
     let door = routes::serve(&home, sender.clone(), args.quota)?;
     let answers = Answers {
         planner: planner(settings.clone(), home.clone(), args.price),
@@ -115,6 +116,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     control.policy.lease = LEASE;
     let left = control.run(&sender, &inbox, |_| false)?;
     machine::forget_served(&home);
+    disks::forget_stops(&home);
     drop((door, lock, server));
     let open = control.state.world().open_runs().filter(|(_, run)| !run.state.is_final()).count();
     match left {
