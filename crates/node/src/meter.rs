@@ -32,7 +32,7 @@ pub struct MeterFile {
 }
 
 impl Folder {
-    /// Reads the meter: the last durable line, or `None` if no agent ever ran here.
+    /// Reads the meter: the line with the most time, synced or not, or `None` if no agent ever ran here.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -63,8 +63,8 @@ impl Folder {
 impl MeterFile {
     /// Writes the rented time and syncs it.
     ///
-    /// Two lines of equal length are synced alternately, so that a full disk cannot stop the meter and a torn write
-    /// cannot lose more than one line.
+    /// Two lines of equal length are synced alternately, so that a full disk cannot stop the meter, and a torn write loses only
+    /// what was noted since the other one was synced: about a second.
     ///
     /// # Errors
     /// If the file cannot be written.
