@@ -48,7 +48,7 @@ pub struct Rental {
     /// When its rent began, for a cloud that does not say so later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rented: Option<Timestamp>,
-    /// Whether the cloud has listed it: then it is gone when it is not listed any more.
+    /// Whether the cloud has listed it, and one that was started again as on: then it is gone when it is not listed any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_seen: bool,
     /// Since when the cloud, which has listed it, does not list it.
