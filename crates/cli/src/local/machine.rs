@@ -138,7 +138,7 @@ pub fn require_hearing(home: &Home, world: &World) -> Result<(), Error> {
 }
 
 /// Machines that may be at work and of which `calls` says that their agents call.
-fn callers<'a>(world: &'a World, calls: impl Fn(&str, &InstanceId) -> bool) -> Vec<&'a InstanceId> {
+fn callers(world: &World, calls: impl Fn(&str, &InstanceId) -> bool) -> Vec<&InstanceId> {
     let all = world.instances.iter();
     let at_work =
         all.filter(|(_, one)| !matches!(one.state, InstanceState::Releasing | InstanceState::Released { .. }));
