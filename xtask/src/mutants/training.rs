@@ -68,6 +68,14 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-program", target: &["--lib"], filter: "program_that_lives" },
     },
     SourceMutant {
+        name: "temporary-files-of-others-are-removed",
+        harm: "a folder that is shared loses what other programs write there",
+        file: "crates/checkpoint/src/save/sweep.rs",
+        from: "is_of_ours && attempt.parse::<u64>().is_ok()",
+        to: "is_of_ours | attempt.parse::<u64>().is_ok()",
+        test: CargoTest { package: "gradus-checkpoint", target: &["--lib"], filter: "files_of_others_stay" },
+    },
+    SourceMutant {
         name: "end-of-a-tensor-is-left-out",
         harm: "the last values of a tensor whose length is no multiple of 64 bytes are saved as zeros, and verify",
         file: "crates/program/src/streamed.rs",

@@ -86,7 +86,7 @@ fn asides(folder: &Path) -> Result<Vec<(PathBuf, Fence)>, Error> {
     Ok(found.filter(|(path, _)| path.is_dir()).collect())
 }
 
-/// Removes data that no manifest names, and temporary files.
+/// Removes data that no manifest names, and temporary files of our own.
 pub(crate) fn unnamed(disk: &Disk, folder: &Path) -> Result<(), Error> {
     let (mut named, mut damaged) = (HashSet::new(), HashSet::new());
     let mut found = manifests(folder)?;
@@ -117,12 +117,24 @@ pub(crate) fn unnamed(disk: &Disk, folder: &Path) -> Result<(), Error> {
             }
             Some(Data::Step { .. } | Data::BestParts { .. }) => disk.remove_folder(&path),
             Some(Data::Best { .. }) => disk.remove_file(&path),
-            None if name.ends_with(TEMPORARY) => disk.remove_file(&path),
+            None if is_temporary(&name) => disk.remove_file(&path),
             None => continue,
         };
         removed.map_err(|error| Error::writing("remove", &path, error))?;
     }
     Ok(())
+}
+
+/// Whether a name is that of a temporary file of an attempt, such as `manifest-00000020.json.a3.tmp`. A folder may be shared
+/// with programs whose files end in the same way.
+fn is_temporary(name: &str) -> bool {
+    let parts = name.strip_suffix(TEMPORARY).and_then(|name| name.rsplit_once(".a"));
+    parts.is_some_and(|(target, attempt)| {
+        let is_of_ours = target == "fence"
+            || manifest_step(target).is_some()
+            || matches!(Data::parse(target), Some(Data::Best { .. }));
+        is_of_ours && attempt.parse::<u64>().is_ok()
+    })
 }
 
 /// A file with the name of a manifest.

@@ -125,3 +125,18 @@ fn remains_of_dead_attempts_go() {
     assert_eq!(left, expected);
     check(folder, Some(10));
 }
+
+#[test]
+fn files_of_others_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let others = ["notes.tmp", "notes.a1.tmp", "manifest.json.a1.tmp", "fence.tmp", "fence.ab.tmp", "cache.tmp"];
+    for name in others {
+        fs::write(folder.join(name), "another's").unwrap();
+    }
+    commit(folder, 1, 1, &[10, 20]).unwrap();
+    commit(folder, 2, 1, &[30]).unwrap();
+    for name in others {
+        assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), "another's", "{name}");
+    }
+}
