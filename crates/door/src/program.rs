@@ -85,6 +85,10 @@ impl PyProgramRun {
         let mtbf = mtbf.parse().map_err(|error| wrong("mtbf", error))?;
         let hang_after: Option<domain::Duration> =
             hang_after.map(str::parse).transpose().map_err(|error| wrong("hang_after", error))?;
+        if hang_after.is_some_and(|after| after.micros() < 1_000_000) {
+            let text = "a program makes no call for longer than that; write at least `1s`, or None for ever";
+            return Err(wrong("hang_after", text.to_owned()));
+        }
         let (device, device_name, torch, threads) = environment;
         let (precision, gradus) = (String::new(), env!("CARGO_PKG_VERSION").to_owned());
         let settings = ProgramSettings {
@@ -148,6 +152,11 @@ impl PyProgramRun {
 
     fn ask_to_stop(&self, py: Python<'_>) -> PyResult<()> {
         self.call(py, ProgramRun::ask_to_stop)
+    }
+
+    /// Reports that an error which nothing has caught ends the program.
+    fn fail(&self, py: Python<'_>, error: &str) -> PyResult<()> {
+        self.call(py, |run| run.fail(error))
     }
 
     /// Saves tensors, each by its address. Python keeps them alive until this returns. `spent` is the time in seconds

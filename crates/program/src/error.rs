@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use domain::{Cause, Finding};
+
 /// An error, as a sentence for the author of the program.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -94,6 +96,25 @@ pub enum Error {
 }
 
 impl Error {
+    /// The sentence for a program that trains on: it is not to be resumed.
+    pub(crate) fn while_training(&self) -> String {
+        self.to_string().replace(", then resume the run", "; training continues, and the next save tries again")
+    }
+
+    /// The finding that ends an attempt for this reason.
+    pub(crate) fn finding(&self) -> Finding {
+        match self {
+            Error::Checkpoint(error) => error.finding(),
+            Error::File { .. }
+            | Error::NoFolder
+            | Error::Busy { .. }
+            | Error::OtherProgram { .. }
+            | Error::NotLoaded { .. }
+            | Error::Backwards { .. }
+            | Error::NoneVerifies { .. } => sentence_finding(&self.to_string(), Cause::Internal),
+        }
+    }
+
     /// Whether training may continue because a later save can succeed; earlier checkpoints remain durable.
     pub fn may_pass(&self) -> bool {
         match self {
@@ -116,6 +137,14 @@ impl Error {
             | Error::Backwards { .. }
             | Error::NoneVerifies { .. } => false,
         }
+    }
+}
+
+/// A finding of a sentence, which may have a hint in a line of its own.
+pub(crate) fn sentence_finding(sentence: &str, cause: Cause) -> Finding {
+    match sentence.split_once("\nhint: ") {
+        Some((message, hint)) => Finding::new(cause, message).hint(hint),
+        None => Finding::new(cause, sentence),
     }
 }
 

@@ -7,11 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use checkpoint::interval::Pace;
-use domain::Fence;
 use domain::rank::{Environment, Fetching, Metrics, Ready, Report, Step};
 use domain::train::Every;
 use domain::units::Duration;
+use domain::{Cause, Fence, Finding};
 
+use crate::error::sentence_finding;
 use crate::line::AgentLine;
 use crate::saving::{SaveOutcome, Saving, StateView, hold_at_begin};
 use crate::{Error, ResumedState, handover, resumed};
@@ -82,6 +83,8 @@ struct Logging {
     last: Option<(u64, Instant)>,
     /// A metric is not finite, which was reported, and has not become finite since.
     is_not_finite: bool,
+    /// It was reported that the program fails.
+    has_failed: bool,
 }
 
 impl ProgramRun {
@@ -154,7 +157,8 @@ impl ProgramRun {
         if loss.is_some() {
             logging.last = Some((step, now));
         }
-        self.check_finite(&mut logging, step, loss.into_iter().chain(lr).chain(others.values().copied()));
+        let own = [loss.map(|loss| ("loss", loss)), lr.map(|lr| ("lr", lr))].into_iter().flatten();
+        self.check_finite(&mut logging, step, own.chain(others.iter().map(|(name, value)| (name.as_str(), *value))));
         drop(logging);
         others.retain(|_, value| value.is_finite());
         if let Some(loss) = loss.filter(|loss| loss.is_finite()) {
@@ -169,14 +173,16 @@ impl ProgramRun {
         Ok(complaints)
     }
 
-    /// Warns once about a metric that is not finite, until all are again.
-    fn check_finite(&self, logging: &mut Logging, step: u64, values: impl Iterator<Item = f64>) {
-        let is_not_finite = !values.into_iter().all(f64::is_finite);
-        if is_not_finite && !logging.is_not_finite {
-            let text = format!("a figure that the program has logged for step {step} is not finite");
+    /// Warns once about metrics that are not finite, until all are again.
+    fn check_finite<'a>(&self, logging: &mut Logging, step: u64, values: impl Iterator<Item = (&'a str, f64)>) {
+        let names: Vec<String> =
+            values.filter(|(_, value)| !value.is_finite()).map(|(name, _)| format!("`{name}`")).collect();
+        if !names.is_empty() && !logging.is_not_finite {
+            let verb = if names.len() == 1 { "is" } else { "are" };
+            let text = format!("{} of step {step} {verb} not finite, and left out", names.join(", "));
             self.line.send(Report::Note { text });
         }
-        logging.is_not_finite = is_not_finite;
+        logging.is_not_finite = !names.is_empty();
     }
 
     /// Whether to save the state after `step`: it is due, the agent requests it, or the program must stop.
@@ -213,11 +219,17 @@ impl ProgramRun {
     /// on.
     ///
     /// # Errors
-    /// If another process saves there, a later attempt has taken over, later steps would be replaced, or the state is
-    /// inconsistent.
+    /// If another process saves there, a later attempt has taken over, later steps would be replaced, the last load has
+    /// found that no checkpoint there verifies (newer ones would replace them one by one), or the state is inconsistent.
     pub fn save(&self, state: StateView) -> Result<SaveOutcome, Error> {
         self.line.moved();
-        let handed = lock(&self.saving).handed;
+        let (handed, damaged) = {
+            let saving = lock(&self.saving);
+            (saving.handed, saving.damaged.clone())
+        };
+        if let (Some(folder), false) = (&self.settings.checkpoints, damaged.is_empty()) {
+            return Err(Error::NoneVerifies { folder: folder.clone(), reasons: damaged });
+        }
         if let Some(newest) = handed.filter(|handed| state.step < *handed) {
             return Err(Error::Backwards { newest, step: state.step });
         }
@@ -229,8 +241,7 @@ impl ProgramRun {
         match saving.save(&self.settings, &self.line, state) {
             Err(error) if error.may_pass() => {
                 saving.put_off(step);
-                let text = format!("a checkpoint was not saved: {error}");
-                self.line.send(Report::Note { text: text.clone() });
+                let text = saving.put_up_with(&self.line, error);
                 Ok(SaveOutcome { complaints: vec![text], ..SaveOutcome::default() })
             }
             outcome => outcome,
@@ -260,11 +271,18 @@ impl ProgramRun {
         match self.wait() {
             // A save that failed leaves the checkpoints before it.
             Err(error) if error.may_pass() => {
-                self.line.send(Report::Note { text: format!("a checkpoint was not saved: {error}") });
+                let text = format!("a checkpoint was not saved: {}", error.while_training());
+                self.line.send(Report::Note { text });
             }
             waited => waited?,
         }
-        let found = resumed::newest(folder, &self.settings.program, self.settings.rank)?;
+        let found = resumed::newest(folder, &self.settings.program, self.settings.rank);
+        match &found {
+            Ok(_) => lock(&self.saving).damaged.clear(),
+            Err(Error::NoneVerifies { reasons, .. }) => lock(&self.saving).damaged.clone_from(reasons),
+            Err(_) => {}
+        }
+        let found = found?;
         let (step, passed_over) =
             found.as_ref().map_or((0, Vec::new()), |found| (found.step, found.passed_over.clone()));
         if self.settings.rank == 0 {
@@ -290,14 +308,32 @@ impl ProgramRun {
         lock(&self.saving).wait(&self.line)
     }
 
+    /// Reports that an error which nothing has caught ends the program: a sentence, which may have a hint in a line of its
+    /// own.
+    pub fn fail(&self, error: &str) {
+        lock(&self.logging).has_failed = true;
+        self.line.send(Report::Failed(sentence_finding(error, Cause::ExitCode)));
+    }
+
     /// The last call: waits for the save in flight, reports its error, and disconnects.
     ///
     /// # Errors
-    /// As [`ProgramRun::wait`].
+    /// As [`ProgramRun::wait`]; also if the last save has failed before, which is more than a warning at the end.
     pub fn finish(&mut self) -> Result<(), Error> {
-        let saved = self.wait();
+        let waited = self.wait();
+        let saved = match lock(&self.saving).refused.take() {
+            Some(error) => waited.and(Err(error)),
+            None => waited,
+        };
         if let Err(error) = &saved {
-            self.line.send(Report::Note { text: format!("the last checkpoint was not saved: {error}") });
+            let text = format!("the last checkpoint was not saved: {error}");
+            self.line.send(Report::Note { text });
+            // What has ended the program before is told first.
+            if !lock(&self.logging).has_failed {
+                let finding = error.finding();
+                let message = format!("the last checkpoint was not saved: {}", finding.message);
+                self.line.send(Report::Failed(Finding { message, ..finding }));
+            }
         }
         self.line.close();
         saved

@@ -86,6 +86,10 @@ pub(crate) struct Saving {
     pub(crate) stall_us: u64,
     /// Another rank did not call `save` with this one.
     others_are_absent: bool,
+    /// Why the last save failed, if only a warning has told the program.
+    pub(crate) refused: Option<Error>,
+    /// Why none of the folder's checkpoints is used, if the last load has found them all damaged.
+    pub(crate) damaged: Vec<String>,
 }
 
 impl Saving {
@@ -105,13 +109,15 @@ impl Saving {
             durable: None,
             stall_us: 0,
             others_are_absent: false,
+            refused: None,
+            damaged: Vec::new(),
         }
     }
 
     /// The program continues from another step. An open writer stays open, because the folder belongs to this process.
     pub(crate) fn restart(&mut self, pace: Pace) {
         (self.pace, self.since, self.asked, self.handed) = (pace, Instant::now(), None, None);
-        (self.asked_before, self.is_loaded) = (0, true);
+        (self.asked_before, self.is_loaded, self.refused) = (0, true, None);
     }
 
     /// Locks the folder early, if that can be: a program that looks for a checkpoint is about to save.
@@ -234,7 +240,10 @@ impl Saving {
         let outcome = writer.wait();
         let mut complaints = Vec::new();
         match outcome {
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                self.refused = None;
+                Err(error.into())
+            }
             done => self.heard(line, done, &mut complaints),
         }
     }
@@ -248,19 +257,25 @@ impl Saving {
         match outcome.map_err(Error::from) {
             Ok(None) => {}
             Ok(Some(done)) => {
-                self.durable = Some(done.step);
+                (self.durable, self.refused) = (Some(done.step), None);
                 let (stall, commit) = (done.stall_us as f64 / 1e6, done.commit_us as f64 / 1e6);
                 self.measured(stall, commit);
                 line.send(Report::Checkpointed(done));
             }
             Err(error) if error.may_pass() => {
-                let text = format!("a checkpoint was not saved: {error}");
-                line.send(Report::Note { text: text.clone() });
-                complaints.push(text);
+                complaints.push(self.put_up_with(line, error));
             }
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// Notes that a save has failed while training goes on, and returns the warning.
+    pub(crate) fn put_up_with(&mut self, line: &AgentLine, error: Error) -> String {
+        let text = format!("a checkpoint was not saved: {}", error.while_training());
+        line.send(Report::Note { text: text.clone() });
+        self.refused = Some(error);
+        text
     }
 }
 

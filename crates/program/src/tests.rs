@@ -207,7 +207,9 @@ fn the_agent_hears_steps_and_checkpoints_and_a_figure_that_is_not_finite_once() 
     assert!(matches!(next(&mut agent), Report::Ready(ready) if ready.step == 0));
     assert!(matches!(next(&mut agent), Report::Step(step) if (step.step, step.loss, step.epoch) == (1, 0.5, 2)));
     assert!(matches!(next(&mut agent), Report::Metrics(metrics) if metrics.values["f1"] == 0.25));
-    assert!(matches!(next(&mut agent), Report::Note { text } if text.contains("step 2 is not finite")));
+    assert!(
+        matches!(next(&mut agent), Report::Note { text } if text == "`loss` of step 2 is not finite, and left out")
+    );
     assert!(matches!(next(&mut agent), Report::Metrics(metrics) if metrics.step == 2));
     assert!(matches!(next(&mut agent), Report::Checkpointed(saved) if saved.step == 3 && saved.bytes > 0));
     assert_eq!(agent.read_line(&mut String::new()).unwrap(), 0, "it hangs up after its last word");
@@ -362,6 +364,83 @@ fn loading_after_a_save_that_failed_gives_what_is_durable() {
     fs::write(folder.path().join("step-00000002-a1"), "").unwrap();
     save(&run, 2).unwrap();
     assert_eq!(run.load().unwrap().map(|found| found.step), Some(1));
+}
+
+#[test]
+fn checkpoints_that_were_all_found_damaged_are_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = begin(folder.path());
+    [1, 2].into_iter().for_each(|step| _ = save(&run, step).unwrap());
+    run.wait().unwrap();
+    drop(run);
+    let files = [1, 2].map(|step| folder.path().join(format!("step-{step:08}-a1/model.safetensors")));
+    let intact = files.each_ref().map(|file| fs::read(file).unwrap());
+    files.iter().for_each(|file| fs::write(file, "damaged").unwrap());
+    let run = begin(folder.path());
+    assert!(matches!(run.load(), Err(Error::NoneVerifies { .. })));
+    for step in [3, 4, 5] {
+        let error = save(&run, step).unwrap_err();
+        assert!(matches!(error, Error::NoneVerifies { .. }) && !error.may_pass(), "{error}");
+    }
+    assert!(files.iter().all(|file| fs::read(file).unwrap() == b"damaged"));
+    assert!(folder.path().join("manifest-00000001.json").exists());
+    // Repaired, as from a copy.
+    fs::write(&files[0], &intact[0]).unwrap();
+    assert_eq!(run.load().unwrap().map(|found| found.step), Some(1));
+    assert_eq!(save(&run, 3).unwrap(), [""; 0]);
+}
+
+/// What it has still to say: notes and failures, until it hangs up.
+fn last_reports(mut agent: BufReader<UnixStream>) -> Vec<Report> {
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut agent, &mut text).unwrap();
+    let reports = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+    reports.filter(|report| matches!(report, Report::Note { .. } | Report::Failed(_))).collect()
+}
+
+/// Saves step 7 where a file has the name of its folder: as on a disk that is full or read-only.
+fn refuse_step_7(run: &ProgramRun, folder: &Path) {
+    save(run, 6).unwrap();
+    run.wait().unwrap();
+    fs::write(folder.join("checkpoints/step-00000007-a1"), "").unwrap();
+    save(run, 7).unwrap();
+}
+
+#[test]
+fn a_last_save_that_fails_ends_the_program_and_says_why() {
+    // Noticed by the end, or before it, when a warning was all that could be said.
+    for is_noticed in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut run, agent) = attended(folder.path());
+        refuse_step_7(&run, folder.path());
+        while is_noticed {
+            let step = LoggedStep { step: 7, loss: Some(1.0), ..LoggedStep::default() };
+            let complaints = run.log(step).unwrap();
+            if let [complaint] = &complaints[..] {
+                assert!(!complaint.contains("then resume the run"), "{complaint}");
+                break;
+            }
+        }
+        assert!(run.finish().is_err());
+        let reports = last_reports(agent);
+        let Some(Report::Failed(finding)) = reports.last() else { panic!("{reports:?}") };
+        assert_eq!(finding.cause, domain::Cause::ReadOnly);
+        assert!(finding.message.starts_with("the last checkpoint was not saved: "), "{}", finding.message);
+    }
+}
+
+#[test]
+fn an_error_that_ends_the_program_is_told_before_what_follows() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut run, agent) = attended(folder.path());
+    refuse_step_7(&run, folder.path());
+    run.fail("TypeError: `f` is a function\nhint: leave it out");
+    assert!(run.finish().is_err());
+    let failed: Vec<Report> =
+        last_reports(agent).into_iter().filter(|report| matches!(report, Report::Failed(_))).collect();
+    let [Report::Failed(finding)] = &failed[..] else { panic!("{failed:?}") };
+    let told = (finding.cause, finding.message.as_str(), finding.hint.as_deref());
+    assert_eq!(told, (domain::Cause::ExitCode, "TypeError: `f` is a function", Some("leave it out")));
 }
 
 /// Another program that begins in a folder; in a process of its own.
