@@ -153,3 +153,21 @@ fn sentence(error: &checkpoint::Error) -> String {
     let finding = error.finding();
     finding.hint.map_or(finding.message.clone(), |hint| format!("{}\nhint: {hint}", finding.message))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_trains_on_is_not_told_to_resume() {
+        let source = std::io::ErrorKind::StorageFull.into();
+        let error = Error::from(checkpoint::Error::DiskFull { path: "/full/step".into(), source });
+        assert!(error.to_string().ends_with("(`df -h` shows it), then resume the run"), "{error}");
+        let said = error.while_training();
+        assert!(said.ends_with("(`df -h` shows it); training continues, and the next save tries again"), "{said}");
+        assert_eq!(error.finding().cause, Cause::DiskFull);
+        let source = std::io::ErrorKind::Other.into();
+        let told = Error::File { doing: "write", path: "/full/step".into(), source }.finding();
+        assert_eq!((told.cause, told.hint), (Cause::Internal, None));
+    }
+}

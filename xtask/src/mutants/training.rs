@@ -76,6 +76,14 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-checkpoint", target: &["--lib"], filter: "files_of_others_stay" },
     },
     SourceMutant {
+        name: "damaged-checkpoints-are-replaced",
+        harm: "a program that goes on after none of its checkpoints verified removes what could still be repaired",
+        file: "crates/program/src/run.rs",
+        from: "lock(&self.saving).damaged.clone_from(reasons),",
+        to: "_ = reasons,",
+        test: CargoTest { package: "gradus-program", target: &["--lib"], filter: "found_damaged_are_not_replaced" },
+    },
+    SourceMutant {
         name: "end-of-a-tensor-is-left-out",
         harm: "the last values of a tensor whose length is no multiple of 64 bytes are saved as zeros, and verify",
         file: "crates/program/src/streamed.rs",

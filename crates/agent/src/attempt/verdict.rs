@@ -117,7 +117,9 @@ impl RankReports {
                 self.values.extend(metrics.values.iter().map(|(name, value)| (name.clone(), *value)));
             }
             Report::Checkpointed(checkpointed) => self.saved = Some(checkpointed.step),
-            Report::Hello { .. } | Report::Preparing { .. } | Report::Ready(_) | Report::Evaluated(_) => {}
+            // Of a program that its launcher has started again.
+            Report::Hello { .. } => self.last = None,
+            Report::Preparing { .. } | Report::Ready(_) | Report::Evaluated(_) => {}
             Report::Result(_) | Report::Devices { .. } | Report::Note { .. } => {}
         }
     }
@@ -173,11 +175,14 @@ fn of_rank(facts: Facts) -> AttemptEnd {
 
 fn of_program(facts: Facts) -> AttemptEnd {
     match facts.ending {
-        Some((StopReason::Stop, false)) => return AttemptEnd::Stopped { step: facts.reports.saved() },
+        Some((StopReason::Stop, false)) => return program_stopped(&facts.reports, None, facts.log),
         Some((why, _)) => return failed(reason(why, &facts)),
         None => {}
     }
     let killed_for_memory = facts.memory == MemoryKill::Here && facts.exit == Exit::Code(KILLED_IN_BASH);
+    if let Some(finding) = unsaved(&facts).filter(|_| !killed_for_memory) {
+        return failed(finding);
+    }
     let what = if facts.role == Role::Setup { "`setup`" } else { "`run`" };
     let cause = if facts.role == Role::Setup { Cause::Setup } else { Cause::ExitCode };
     match facts.exit {
@@ -206,6 +211,34 @@ fn of_program(facts: Facts) -> AttemptEnd {
         Exit::Signal(signal) => failed(of_signal(what, signal, &facts)),
         Exit::Never => failed(Finding::new(Cause::Internal, format!("the end of {what} was not seen"))),
     }
+}
+
+/// The finding for a program that has failed because its last state could not be saved: another attempt trains the same steps,
+/// and fails in the same way, until what stands in the way is gone.
+fn unsaved(facts: &Facts) -> Option<Finding> {
+    let (Some(FinalReport::Failed(finding)), Exit::Code(code @ 1..)) = (&facts.reports.last, facts.exit) else {
+        return None;
+    };
+    // An exception is in the log, and counts by the program's code.
+    let is_unsaved = facts.role == Role::Program && finding.cause != Cause::ExitCode;
+    let message = format!("`run` ended with code {code}: {}", finding.message);
+    is_unsaved.then(|| Finding { message, ..finding.clone() })
+}
+
+/// The end of a program that was asked to stop, by what it has reported until now; it has saved `step` if it has reported no
+/// later one. An exception on the way, as in its last save, is no stop: what was not saved is lost.
+pub fn program_stopped(reports: &RankReports, step: Option<u64>, log: &Path) -> AttemptEnd {
+    let step = reports.saved.or(step);
+    let Some(FinalReport::Failed(finding)) = &reports.last else { return AttemptEnd::Stopped { step } };
+    let saved = match step {
+        Some(step) => format!("its last checkpoint is of step {step}"),
+        None => "this attempt has saved no checkpoint".to_owned(),
+    };
+    let message = format!("the program failed after it was asked to stop, and {saved}: {}", finding.message);
+    let hint = finding.hint.clone().unwrap_or_else(|| format!("read `{}`", log.display()));
+    // Python's code after an exception, for the job's rules.
+    let exit_code = (finding.cause == Cause::ExitCode).then_some(1);
+    AttemptEnd::Failed { finding: Finding::new(finding.cause, message).hint(hint), exit_code }
 }
 
 /// A rank that ended without a final report.
@@ -340,6 +373,8 @@ pub fn without_setup(end: AttemptEnd) -> AttemptEnd {
 
 #[cfg(test)]
 mod tests {
+    use domain::rank::{Checkpointed, Environment};
+
     use super::*;
 
     const KILL: Exit = Exit::Signal(libc::SIGKILL);
@@ -488,6 +523,35 @@ mod tests {
         check(Role::Program, Exit::Code(0), Some((StopReason::LeaseOver, false)), false, "InstanceLost None");
         check(Role::Program, Exit::Code(143), Some((StopReason::Signalled, false)), false, "InstanceLost None");
         check(Role::Setup, Exit::Code(143), Some((StopReason::Leave, true)), false, "InstanceLost None");
+    }
+
+    #[test]
+    fn a_program_that_fails_instead_of_saving_does_not_end_well() {
+        let full = Report::Failed(Finding::new(Cause::DiskFull, "the last checkpoint was not saved: no space left"));
+        let raised = Report::Failed(Finding::new(Cause::ExitCode, "TypeError: `f` is a function"));
+        let saved = Report::Checkpointed(Checkpointed { step: 5, bytes: 1, stall_us: 1, commit_us: 1 });
+        let hello = Report::Hello { rank: 0, pid: 7, environment: Environment::default() };
+        let check = |reports: &[&Report], exit, ending, expected: &str, says: &str| {
+            let reports: Vec<Report> = reports.iter().copied().cloned().collect();
+            let (end, message) = ended(Role::Program, &reports, exit, ending, MemoryKill::No, "");
+            assert_eq!((end.as_str(), message.as_str()), (expected, says), "{reports:?} {exit:?} {ending:?}");
+        };
+        let says = "`run` ended with code 120: the last checkpoint was not saved: no space left";
+        check(&[&saved, &full], Exit::Code(120), None, "DiskFull None", says);
+        // The script has caught it, or has started the program again.
+        check(&[&full], Exit::Code(0), None, "succeeded", "");
+        check(&[&full, &hello], Exit::Code(3), None, "ExitCode Some(3)", "`run` ended with code 3");
+        // An exception is in the log.
+        check(&[&raised], Exit::Code(1), None, "ExitCode Some(1)", "`run` ended with code 1");
+        // Its shell has got SIGTERM.
+        let shell = Exit::Signal(libc::SIGTERM);
+        let says = "the program failed after it was asked to stop, and this attempt has saved no checkpoint: TypeError: `f` is \
+                    a function";
+        check(&[&raised], shell, STOP, "ExitCode Some(1)", says);
+        let says = "the program failed after it was asked to stop, and its last checkpoint is of step 5: the last checkpoint was \
+                    not saved: no space left";
+        check(&[&saved, &full], shell, STOP, "DiskFull None", says);
+        check(&[&saved], shell, STOP, "stopped at 5", "");
     }
 
     #[test]

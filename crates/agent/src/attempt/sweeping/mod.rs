@@ -8,6 +8,7 @@ use domain::run::AttemptEnd;
 use node::processes;
 use rustix::process::Signal;
 
+use super::verdict::program_stopped;
 use super::{Attempt, Stage, Working};
 
 pub(super) use grace::{SaveTime, time_to_save};
@@ -47,11 +48,13 @@ impl Attempt {
         *next = now + SWEEP;
         // If `/proc` cannot be read nothing more can be done here, and the provider will not report it as gone.
         if !left.unwrap_or(false) {
-            let mut end = end.clone();
-            // A program may have saved after its shell was gone.
-            if let (AttemptEnd::Stopped { step }, Working::Command { reports, .. }) = (&mut end, &self.work) {
-                *step = reports.saved().or(*step);
-            }
+            let end = match (end.clone(), &self.work) {
+                // A program may have saved, or failed to, after its shell was gone.
+                (AttemptEnd::Stopped { step }, Working::Command { reports, .. }) => {
+                    program_stopped(reports, step, &self.log)
+                }
+                (end, _) => end,
+            };
             self.upload(end, now);
         }
     }
