@@ -307,6 +307,21 @@ fn a_program_that_uses_gradus_reports_its_steps_and_is_told_to_stop() {
     assert!(scene.log(2).contains(&format!("from step {saved},")), "{}", scene.log(2));
 }
 
+#[test]
+fn a_program_that_fails_when_it_is_told_to_stop_has_failed() {
+    let scene = Scene::new("failing", "");
+    scene.control.order(vec![scene.start(1, &own("fails"))]);
+    scene.step(12);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), is_node_lost: false, within: None }]);
+    let (found, code) = finding(scene.end(1));
+    assert_eq!((found.cause, code, found.hint.as_deref()), (Cause::ExitCode, Some(1), Some("leave it out")));
+    let begins = "the program failed after it was asked to stop, and its last checkpoint is of step ";
+    assert!(
+        found.message.starts_with(begins) && found.message.ends_with(": TypeError: `f` is a function"),
+        "{found:?}"
+    );
+}
+
 /// A script that saves as Hugging Face's trainer does, and shows its loss.
 const UNTOUCHED: &str = r#"progress: {regex: 'step (?<step>\d+) loss (?<loss>\S+)'}
 outputs: [out]

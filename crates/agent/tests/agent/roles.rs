@@ -194,7 +194,17 @@ pub fn program(behaviour: &str) -> ! {
             break;
         }
     }
+    if behaviour == "fails" {
+        // Longer than its shell lives, and than the agent waits for reports.
+        std::thread::sleep(Duration::from_millis(1500));
+        run.fail("TypeError: `f` is a function\nhint: leave it out");
+    }
     run.finish().unwrap();
+    if behaviour == "fails" {
+        // A program takes a while to end.
+        std::thread::sleep(Duration::from_millis(200));
+        std::process::exit(1);
+    }
     std::process::exit(0);
 }
 
