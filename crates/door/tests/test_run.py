@@ -26,7 +26,7 @@ import torch
 from PIL import Image
 
 import gradus
-from gradus import _run, _state
+from gradus import _run, _shards, _state
 
 HERE = pathlib.Path(__file__).parent
 KILLS = int(os.environ.get("GRADUS_KILLS", 12))
@@ -132,6 +132,21 @@ class States(unittest.TestCase):
         found, _ = self.back({"values": [Standing(value) for value in values]})
         self.assertEqual(found["values"], [*values[:-2], [4], values[-1]])
 
+    def test_the_class_of_an_object_is_kept_with_its_state(self):
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        state = {"model": model, "parts": [optimizer], "bare": optimizer.state_dict(), "draws": np.random.default_rng(1)}
+        # As one rank saves it, and where several have gathered it.
+        for each in (state, _shards.whole(state, True)):
+            apart, classes = _state.Apart(each), {}
+            given = {
+                kind: {name: (dtype, shape, bytearray(_bytes(held))) for name, (dtype, shape, _, _, held) in tensors.items()}
+                for kind, tensors in apart.tensors.items()
+            }
+            found = _state.together(json.loads(json.dumps(apart.tree)), given[True], given[False], classes)
+            self.assertEqual(classes, {id(found["parts"][0]): "SGD"})
+            self.assertEqual(found["parts"][0], found["bare"])
+
     def test_names_that_meet_are_told_apart(self):
         found, _ = self.back({"a": {"b.c": torch.zeros(1), "b": {"c": torch.ones(1)}}})
         self.assertEqual([found["a"]["b.c"].item(), found["a"]["b"]["c"].item()], [0, 1])
@@ -146,6 +161,15 @@ class States(unittest.TestCase):
         ]:
             with self.assertRaisesRegex(TypeError, words):
                 _state.Apart(state)
+
+    def test_text_that_is_no_unicode_is_named(self):
+        name = os.fsdecode(b"caf\xe9.jpg")
+        for state, place in [
+            ({"files": ["ä", name]}, r"state\['files'\]\[1\]"), ({"a": {name: 1}}, r"a key of state\['a'\]"),
+        ]:
+            with self.assertRaisesRegex(ValueError, rf"(?s)^{place} is 'caf.udce9.jpg', which is no Unicode.*os.fsencode"):
+                _state.Apart(state)
+        self.assertEqual(self.back({"ä": "\U0001f600", "b": os.fsencode(name)})[0], {"ä": "\U0001f600", "b": b"caf\xe9.jpg"})
 
     def test_a_state_that_contains_itself_is_refused(self):
         state = {"a": []}
@@ -294,11 +318,117 @@ class Saving(Fresh):
             ({"model": torch.nn.Linear(3, 2, bias=False)}, ValueError, "model in the checkpoint has bias, unlike"),
             ({"model": torch.nn.ModuleDict({"module": other})}, ValueError, r"(?s)model in the checkpoint lacks module.w.*`model.module`"),
             ({"none": other}, ValueError, "none is None in the checkpoint"),
-            ({"train": {"parts": [Odd(), Odd()]}}, ValueError, "train.parts is 1 items"),
+            ({"train": {"parts": [other, other]}}, ValueError, "train.parts is 1 items"),
         ]:
             with self.assertRaisesRegex(kind, words):
                 self.run_of().load({"model": other, **objects})
             self.assertTrue(torch.equal(other.weight, before))
+
+    def test_a_program_whose_state_cannot_be_saved_fails_at_its_start(self):
+        class Odd:
+            def state_dict(self):
+                return {"a": 1}
+
+        class Scheduler(Odd):
+            def state_dict(self):
+                return {"rule": self.state_dict}
+
+            def load_state_dict(self, state):
+                pass
+
+        class Later(Scheduler):
+            def state_dict(self):
+                raise RuntimeError("there is none yet")
+
+        class Taker:
+            def load_state_dict(self, state):
+                pass
+
+        deep = {"a": []}
+        deep["a"].append(deep)
+        model = torch.nn.Linear(3, 2)
+        for state, kind, words in [
+            ({"model": model, "f": lambda: 0}, TypeError, r"(?s)f is of the type .*function`, which is neither saved.*leave it out"),
+            ({"a": [{1, 2}]}, TypeError, r"a\[0\] is of the type `builtins.set`"), ({"a": Odd()}, TypeError, "no `load_state_dict"),
+            ({"a": {b"a": 1}}, TypeError, "the key b'a'"), ({"a": np.array([object()])}, TypeError, "NumPy array of object"),
+            ({"a": Scheduler()}, TypeError, r"state\['a'\]\['rule'\] is of the type `builtins.method`"),
+            ({"a": "\udce9"}, ValueError, r"state\['a'\] is .* no Unicode"), (deep, TypeError, "as one that contains itself"),
+        ]:
+            with self.assertRaisesRegex(kind, words):
+                self.run_of().load(state)
+        # What may have its values, or its state, later on.
+        lazy = {"a": torch.nn.LazyLinear(2), "b": Later(), "c": Taker(), "d": torch.ones(2, device="meta"), "e": [None, 1, ()]}
+        self.assertIsNone(self.run_of().load({"model": model, "optimizer": torch.optim.SGD(model.parameters()), **lazy}))
+
+    def test_a_type_that_cannot_hold_what_was_saved_is_refused(self):
+        saved = {
+            "whole": torch.tensor([0, 1000, 2000]), "real": torch.tensor([1.7, 2.9]), "small": torch.tensor([7], dtype=torch.int8),
+            "array": np.array([1.7]), "names": np.array(["abc"]), "model": torch.nn.Linear(1, 1).double(),
+        }
+        self.run_of().save(saved, 1, wait=True)
+        narrow = torch.nn.Linear(1, 1)
+        narrow.register_parameter("bias", torch.nn.Parameter(torch.zeros(1, dtype=torch.int64), requires_grad=False))
+        for objects, words in [
+            ({"whole": torch.zeros(3, dtype=torch.int8)}, "whole is of int64 in the checkpoint, and of int8 in this program"),
+            ({"whole": torch.zeros(3, dtype=torch.float32)}, "whole is of int64 in the checkpoint, and of float32"),
+            ({"real": torch.zeros(2, dtype=torch.int64)}, "real is of float32 in the checkpoint, and of int64"),
+            ({"small": torch.zeros(1, dtype=torch.uint8)}, "small is of int8 in the checkpoint, and of uint8"),
+            ({"array": np.zeros(1, "i8")}, "array is of float64 in the checkpoint, and of int64"),
+            ({"names": np.array(["a"])}, "names is of str96 in the checkpoint, and of str32"),
+            ({"model": narrow}, "model.bias is of float64 in the checkpoint, and of int64"),
+        ]:
+            with self.assertRaisesRegex(ValueError, words):
+                self.run_of().load(objects)
+        # Those of another width, and larger integers.
+        wide = {"real": torch.zeros(2, dtype=torch.bfloat16), "small": torch.zeros(1, dtype=torch.int32), "array": np.zeros(1, "f4")}
+        model = torch.nn.Linear(1, 1)
+        self.run_of().load({"model": model, **wide})
+        self.assertEqual((wide["small"].item(), wide["array"].tolist()), (7, [np.float32(1.7)]))
+        self.assertTrue(torch.equal(wide["real"], torch.tensor([1.7, 2.9]).bfloat16()))
+        self.assertTrue(torch.equal(model.weight, saved["model"].weight.float()))
+
+    def test_what_cannot_be_written_to_is_named_before_anything_changes(self):
+        self.run_of().save({"model": torch.nn.Linear(3, 2), "n": np.ones(3), "t": torch.ones(3)}, 1, wait=True)
+        model, array = torch.nn.Linear(3, 2), np.zeros(3)
+        array.setflags(write=False)
+        tied = torch.nn.Linear(3, 2)
+        tied.weight = torch.nn.Parameter(torch.zeros(1, 1).expand(2, 3))
+        with torch.inference_mode():
+            inferred = torch.zeros(3)
+        before = model.weight.clone()
+        for objects, words in [
+            ({"n": array}, "n is an array that is read-only"), ({"t": torch.zeros(1).expand(3)}, "t is expanded"),
+            ({"t": torch.zeros(3, device="meta")}, "t has no memory"), ({"t": inferred}, "t was made in inference mode"),
+            ({"model": tied}, "model.weight is expanded"),
+        ]:
+            with self.assertRaisesRegex(ValueError, words):
+                self.run_of().load({"model": model, **objects})
+            self.assertTrue(torch.equal(model.weight, before))
+
+    def test_the_state_of_another_class_is_refused(self):
+        class Around:
+            """Takes the state of any other object."""
+
+            def load_state_dict(self, state):
+                self.state = state
+
+        model = torch.nn.Linear(3, 2)
+        adam = lambda: torch.optim.AdamW(model.parameters(), lr=0.25)  # noqa: E731
+        scheduler = torch.optim.lr_scheduler.StepLR(adam(), 3)
+        self.run_of().save({"optimizer": adam(), "parts": [scheduler], "state": adam().state_dict()}, 1, wait=True)
+        sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        for objects, words in [
+            ({"optimizer": sgd}, "optimizer is the state of a `AdamW` in the checkpoint, and a `SGD` in this program"),
+            ({"parts": [torch.optim.lr_scheduler.ExponentialLR(adam(), 0.9)]}, r"parts\[0\] is the state of a `StepLR`"),
+        ]:
+            with self.assertRaisesRegex(ValueError, words):
+                self.run_of().load(objects)
+        self.assertEqual(sgd.param_groups[0]["lr"], 0.1)
+        # Of a state of no object nothing is known, as of older checkpoints.
+        other, around = adam(), Around()
+        other.param_groups[0]["lr"] = 0.5
+        self.run_of().load({"optimizer": around, "state": other})
+        self.assertEqual((around.state["param_groups"][0]["lr"], other.param_groups[0]["lr"]), (0.25, 0.25))
 
     def test_what_an_object_refuses_by_itself_says_which_it_was(self):
         class Odd:
@@ -414,6 +544,67 @@ class Saving(Fresh):
         self.assertIn("warning CheckpointWarning", lines)
         self.assertEqual(lines[-2:], ["10", "4"])
 
+    def test_a_last_save_that_fails_is_no_good_end(self):
+        begin = (
+            "import gradus, resource, signal, sys, numpy as np\n"
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            "run = gradus.init(checkpoints=sys.argv[1])\n"
+            "run.load()\n"
+            "run.save({'a': 5}, 5, wait=True)\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (200000, resource.RLIM_INFINITY))\n"
+            "run.save({'a': np.ones(1 << 20)}, 10)\n"
+        )
+        after = "import time\nwhile not caught:\n    time.sleep(0.01)\n    run.log(10, loss=1.0)\n"
+        noticed = f"import warnings\nwith warnings.catch_warnings(record=True) as caught:\n    {after.replace(chr(10), chr(10) + '    ')}\n"
+        again = "resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))\nrun.save({'a': 11}, 11)\n"
+        for number, (end, code, step) in enumerate([
+            ("", _run.UNSAVED, 5), ("sys.exit(0)", _run.UNSAVED, 5), (noticed, _run.UNSAVED, 5), ("1 / 0", 1, 5),
+            ("run.finish()", 1, 5), (noticed + again, 0, 11),
+        ]):
+            folder = os.path.join(self.folder, str(number))
+            text = f"{begin}print('trained', flush=True)\n{end}\n"
+            done = subprocess.run([sys.executable, "-c", text, folder], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout), (code, "trained\n"), (end, done.stderr))
+            if code == _run.UNSAVED:
+                self.assertRegex(done.stderr, "(?s)gradus: the last checkpoint was not saved: .*free some space.*resume the run")
+                self.assertNotIn("Traceback", done.stderr)
+                self.assertNotIn("Exception ignored", done.stderr)
+            run = self.run_of(checkpoints=folder)
+            run.load()
+            self.assertEqual(run.step, step, end)
+
+    def test_a_last_save_that_fails_ends_a_spawned_process_too(self):
+        def work():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            run = self.run_of()
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200000, resource.RLIM_INFINITY))
+            run.save({"a": np.ones(1 << 20)}, 1)
+
+        child = multiprocessing.get_context("fork").Process(target=work)
+        child.start()
+        child.join()
+        self.assertEqual(child.exitcode, _run.UNSAVED)
+
+    def test_checkpoints_that_were_all_found_damaged_stay(self):
+        self.run_of().save({"t": torch.ones(3)}, 1, wait=True)
+        path, = pathlib.Path(self.folder).glob("step-*/training.safetensors")
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+        run = self.run_of()
+        with self.assertRaisesRegex(gradus.CheckpointError, "is as it was written"):
+            run.load()
+        for step in (2, 3, 4, 5):
+            with self.assertRaisesRegex(gradus.CheckpointError, "is as it was written"):
+                run.save({"t": torch.ones(3)}, step, wait=True)
+        self.assertTrue(path.exists() and pathlib.Path(self.folder, "manifest-00000001.json").exists())
+
+    def test_files_of_others_in_the_folder_stay(self):
+        notes = pathlib.Path(self.folder, "notes.tmp")
+        notes.write_text("another's")
+        run = self.run_of()
+        for step in (1, 2):
+            run.save({"a": 1}, step, wait=True)
+        self.assertEqual(notes.read_text(), "another's")
+
     def test_a_run_that_is_finished_leaves_signals_to_the_next(self):
         for _ in range(2):
             run = self.run_of()
@@ -469,6 +660,13 @@ class Saving(Fresh):
                 run.log(1, loss=0.5, f1=value)
         for value in (1, 0.5, np.float32(2), torch.tensor(3.0), torch.tensor([[4]]), True, float("nan")):
             run.log(1, loss=value, f1=value)
+        for value in (np.array([0.5]), np.array([[0.5]]), np.array(0.5), torch.tensor([0.5], requires_grad=True)):
+            self.assertEqual(_run._number("f1", value), 0.5)
+        for value in (np.array(["0.5"]), np.array("0.5"), np.array([None])):
+            with self.assertRaisesRegex(TypeError, "`f1` is of the type"):
+                run.log(1, f1=value)
+        with self.assertRaisesRegex(ValueError, "`loss` is larger than any float"):
+            run.log(1, loss=10**400)
         self.assertEqual(_run._named({"f1": 1, "step": 2, "lr": 3, "epoch": 4, "samples": 5, "loss": 6}), {"f1": 1})
         for large in ({"samples": 1 << 32}, {"epoch": 1 << 32}):
             with self.assertRaisesRegex(ValueError, "at most 4294967295"):
@@ -483,9 +681,15 @@ class Saving(Fresh):
             ({"keep": 0}, "at least one"), ({"keep": "many"}, "`keep` is 'many', and not a number"),
             ({"keep": math.inf}, "`keep` is inf"), ({"keep": 1 << 32}, "`keep` is 4294967296, and at most 4294967295"),
             ({"steps": None}, "`steps` is None"), ({"steps": -1}, "`steps` is -1, and counts from 0"),
+            ({"save_every": 5}, '(?s)`save_every` is 5, which has no unit.*"5 steps", "5s" or "5m"'),
+            ({"save_every": "0.5"}, "`save_every` is '0.5', which has no unit"), ({"hang_after": "0s"}, "(?s)`hang_after`.*`1s`"),
+            ({"hang_after": "999ms"}, "`hang_after`"), ({"checkpoints": ""}, "`checkpoints` is empty"),
         ]:
             with self.assertRaisesRegex(ValueError, words):
                 self.run_of(**settings)
+        for program in (None, 5):
+            with self.assertRaisesRegex(TypeError, f"`program` is {program}, and not a name"):
+                self.run_of(program=program)
         run = self.run_of()
         self.assertIs(gradus.init(checkpoints=self.folder), run)
         self.assertIs(gradus.init(), run)
@@ -556,6 +760,25 @@ class Attended(Fresh):
         self.assertEqual((kinds[:3], kinds[-1]), (["hello", "ready", "step"], "checkpointed"))
         last = [report for report in reports if report.get("report") == "step"][-1]
         self.assertEqual((last["loss"], last["samples"], last["step"]), (0.5, 8, reports[-1]["step"]))
+
+    def test_a_program_that_fails_in_its_last_save_says_so(self):
+        path = os.path.join(self.folder, "s")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen()
+        environment = {**os.environ, "GRADUS_SOCKET": path, "GRADUS_RUN": "own-1", "GRADUS_ATTEMPT_NUMBER": "3"}
+        environment["GRADUS_CHECKPOINTS"] = os.path.join(self.folder, "c")
+        code = "import gradus\nrun = gradus.init()\nwhile not run.should_stop():\n    pass\nrun.save({'f': print}, 7)\n"
+        program = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True)
+        connection = listener.accept()[0]
+        connection.sendall(b'{"order":"stop"}\n')
+        reports = [json.loads(line) for line in connection.makefile("r")]
+        said = program.communicate()[1]
+        self.assertEqual(program.returncode, 1, said)
+        last = [report for report in reports if "report" in report][-1]
+        self.assertEqual((last["report"], last["cause"]), ("failed", "exit_code"))
+        self.assertRegex(last["message"], r"^TypeError: state\['f'\] is of the type .*, which is not saved$")
+        self.assertTrue(last["hint"].startswith("save its `state_dict()`"))
 
     def test_sigterm_is_an_answer_once_the_program_asks(self):
         code = (

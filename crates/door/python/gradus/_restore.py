@@ -4,6 +4,7 @@ cannot be put back is an error that names its place: an object that silently kee
 import functools
 import itertools
 import operator
+import re
 import sys
 from collections.abc import Mapping
 
@@ -17,13 +18,66 @@ def check_tree(objects):
             f"`load` takes a tree like the one that is saved, and not what is {_state._kind(objects)}; nothing was loaded\n"
             "hint: run.load({\"model\": …}), by the names that `save` is given"
         )
+    if objects is not None:
+        try:
+            _check_takers(objects, "")
+        except RecursionError:
+            raise TypeError("the tree is too deep to be loaded, as one that contains itself; nothing was loaded") from None
+        if isinstance(objects, dict):
+            _state.Checked(objects)
 
 
-def restored(state, objects):
+def _check_takers(value, path):
+    """Refuses what cannot be given a part of a state."""
+    if _takes_state(value) or _shards.generator_of(value) is not None:
+        return
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _check_takers(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, (list, tuple)):
+        for at, item in enumerate(value):
+            _check_takers(item, f"{path}[{at}]")
+    elif not _is_plain(value) and not _has_values(value):
+        raise _no_taker(value, path)
+
+
+def _takes_state(value):
+    return callable(getattr(value, "load_state_dict", None)) and not isinstance(value, type)
+
+
+def _has_values(value):
+    """Whether it is a tensor or an array."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    kinds = (() if torch is None else (torch.Tensor,)) + (() if numpy is None else (numpy.ndarray,))
+    return isinstance(value, kinds) or _jax.is_array(value)
+
+
+def _no_taker(value, path):
+    if callable(getattr(value, "state_dict", None)):
+        return TypeError(
+            f"{path} is {_state._kind(value)}, which has no `load_state_dict()`; nothing was loaded\n"
+            "hint: leave it out, and take its part from what `load` returns"
+        )
+    return TypeError(
+        f"{path} is {_state._kind(value)}, which is neither saved nor loaded; nothing was loaded\n"
+        "hint: leave it out of the state, or put in what of it are tensors, numbers, strings, lists and dicts"
+    )
+
+
+class _Steps(list):
+    """What is to be done, and the names of the classes of saved objects by the number of the dict that is the state of each."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.classes = classes
+
+
+def restored(state, objects, classes):
     """Puts the parts of `state` into `objects`, a tree like the one that was saved, or a part of it: objects get theirs by
     `load_state_dict`, tensors and arrays are written to, and numbers, strings and the like are replaced in their dict or list.
+    `classes` are those that `_state.together` has found.
     """
-    steps = []
+    steps = _Steps(classes)
     _dict(state, objects, "", steps)
     for step in steps:
         step()
@@ -32,7 +86,8 @@ def restored(state, objects):
 def _node(saved, target, path, put, steps):
     """Plans what happens to `target`. `put` replaces it where it is; None where that cannot be."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-    if callable(getattr(target, "load_state_dict", None)) and not isinstance(target, type):
+    if _takes_state(target):
+        _check_class(steps.classes.get(id(saved)), target, path)
         _check_object(saved, target, path)
         steps.append(lambda: _given(saved, target, path))
     elif _shards.generator_of(target) is not None:
@@ -52,17 +107,20 @@ def _node(saved, target, path, put, steps):
             _node(saved[at], item, f"{path}[{at}]", inner, steps)
     elif torch is not None and isinstance(target, torch.Tensor):
         _check_shape(saved, target, path, torch.Tensor)
+        _check_type(_type(saved), _type(target), path)
+        _check_writable(torch, target, path)
         steps.append(lambda: _written(torch, saved, target))
     elif numpy is not None and isinstance(target, numpy.ndarray):
         _check_shape(saved, target, path, numpy.ndarray)
+        if not numpy.can_cast(saved.dtype, target.dtype, "safe"):
+            _check_type(saved.dtype.name, target.dtype.name, path)
+        if not target.flags.writeable:
+            raise ValueError(f"{path} is an array that is read-only, and cannot be written to; nothing was loaded\nhint: `.copy()` it")
         steps.append(lambda: operator.setitem(target, ..., saved))
     elif _jax.is_array(target):
         _replaced(saved, target, path, put, steps)
     else:
-        raise TypeError(
-            f"{path} is {_state._kind(target)}, which has no `load_state_dict()`; nothing was loaded\n"
-            "hint: leave it out, and take its part from what `load` returns"
-        )
+        raise _no_taker(target, path)
 
 
 def _dict(saved, target, path, steps):
@@ -130,9 +188,8 @@ def _replaced(saved, target, path, put, steps):
         raise ValueError(f"{path} is {_state._kind(saved)} in the checkpoint, and an array of JAX in this program; nothing was loaded")
     if saved.shape != target.shape:
         raise _other_shape(path, saved.shape, target.shape)
+    _check_type(str(saved.dtype), str(target.dtype), path)
     value = _jax.like(saved, target)
-    if value is None:
-        raise ValueError(f"{path} is of {saved.dtype} in the checkpoint, and of {target.dtype} in this program; nothing was loaded")
     if put is None:
         raise TypeError(
             f"{path} is within a tuple, where it cannot be replaced; nothing was loaded\n"
@@ -151,6 +208,59 @@ def _check_shape(saved, target, path, kind):
         raise ValueError(f"{path} is {_state._kind(saved)} in the checkpoint, and {_state._kind(target)} in this program; nothing was loaded")
     if tuple(saved.shape) != tuple(target.shape):
         raise _other_shape(path, saved.shape, target.shape)
+
+
+def _type(tensor):
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _check_type(found, expected, path):
+    if not _holds(found, expected):
+        raise ValueError(
+            f"{path} is of {found} in the checkpoint, and of {expected} in this program; nothing was loaded\n"
+            "hint: make it of the type that was saved, or convert what `load` returns"
+        )
+
+
+def _holds(found, expected):
+    """Whether values of a type may become those of another, by their names: floats of any width, as PyTorch converts them, and
+    integers where all of them fit.
+    """
+    kinds = [re.match(r"b?(float|complex)\d", name) for name in (found, expected)]
+    whole = [re.fullmatch(r"(u?)int(\d+)", name) for name in (found, expected)]
+    if all(kinds):
+        return kinds[0][1] == kinds[1][1]
+    if all(whole):
+        (least, most), (lowest, highest) = map(_range, whole)
+        return lowest <= least and most <= highest
+    return found == expected
+
+
+def _range(match):
+    """The least integer of a type, and the first beyond its greatest."""
+    bits = int(match[2])
+    return (0, 1 << bits) if match[1] else (-1 << bits - 1, 1 << bits - 1)
+
+
+def _check_writable(torch, target, path):
+    if target.is_meta:
+        why, hint = "has no memory", "move it to a device: `.to_empty(device=…)` of a module, or `torch.empty_like(…, device=…)`"
+    elif target.layout is torch.strided and any(stride == 0 and size > 1 for stride, size in zip(target.stride(), target.shape)):
+        why, hint = "is expanded: several of its values are one in memory", "`.clone()` it"
+    elif target.is_inference() and not torch.is_inference_mode_enabled():
+        why, hint = "was made in inference mode", "make it outside, or `.clone()` it there"
+    else:
+        return
+    raise ValueError(f"{path} {why}, and cannot be written to; nothing was loaded\nhint: {hint}")
+
+
+def _check_class(name, target, path):
+    own = _shards.class_of(target)
+    if None not in (name, own) and name != own:
+        raise ValueError(
+            f"{path} is the state of a `{name}` in the checkpoint, and a `{own}` in this program; nothing was loaded\n"
+            "hint: build it as it was saved; or leave it out, and give it what `load` returns by its `load_state_dict()`"
+        )
 
 
 def _other_shape(path, found, expected):
@@ -177,6 +287,11 @@ def _check_object(saved, target, path):
             raise _other_shape(f"{path}.{name}", shape, expected)
     if torch is not None and isinstance(target, torch.nn.Module) and _is_strict(torch, target):
         _check_names(saved, own, path)
+        for name, tensor in saved.items():
+            if isinstance(tensor, torch.Tensor) and isinstance(own.get(name), torch.Tensor):
+                _check_type(_type(tensor), _type(own[name]), f"{path}.{name}")
+                if not own[name].is_meta:
+                    _check_writable(torch, own[name], f"{path}.{name}")
 
 
 def _is_strict(torch, module):

@@ -10,6 +10,7 @@ import time
 import warnings
 
 from . import _door, _restore, _shards, _state
+from ._process import UNSAVED, _distributed, _environment, _Failing, _place, _uncaught
 from ._profile import Profile
 
 _current = None
@@ -35,15 +36,16 @@ def init(
     checkpoints  the folder to save to; by default the run's own (`GRADUS_CHECKPOINTS`), and none outside of gradus
     program      a name that tells this program's checkpoints from those of another in the same folder
     save_every   when `should_save` says so: "auto" (the interval that loses least, from the measured cost of a save and
-                 `mtbf`), a time such as "10m", or "500 steps"
+                 `mtbf`), a time such as "10m", or "500 steps"; a number without a unit is refused
     keep         how many of the newest checkpoints stay, at least 1
     mtbf         mean time between failures, for "auto"
     steps        how many steps there are, where that is known: for the time left
     hang_after   how long the program may be quiet (no `log`, `save` or `should_…`), after its first such call, until gradus
-                 ends it as hung; three times the longest quiet time so far, if that is longer; None for ever
+                 ends it as hung; three times the longest quiet time so far, if that is longer; at least "1s"; None for ever
 
-    Raises ValueError for a value that is no time or number, and CheckpointError when the folder cannot be used, or when
-    outside of gradus another process that lives saves there.
+    Raises ValueError for a value that is no time or number, and for a folder without a name, TypeError for a `program` that
+    is no text, and CheckpointError when the folder cannot be used, or when outside of gradus another process that lives saves
+    there.
     """
     global _current
     settings = (checkpoints, program, save_every, keep, mtbf, steps, hang_after)
@@ -80,11 +82,20 @@ class Run:
         keep, steps = _count("keep", keep, (1 << 32) - 1), _count("steps", steps)
         if keep < 1:
             raise ValueError("`keep`: at least one checkpoint stays")
+        if not isinstance(program, str):
+            raise TypeError(f"`program` is {program!r}, and not a name such as \"bert\"; \"\" for none")
+        _check_interval(save_every)
         self._profile = Profile.asked(environment, self.rank, steps)
         if environment.get("GRADUS_PROFILE"):
             checkpoints = None
         elif checkpoints is None:
-            checkpoints = environment.get("GRADUS_CHECKPOINTS")
+            # A variable that is set to nothing names no folder.
+            checkpoints = environment.get("GRADUS_CHECKPOINTS") or None
+        elif not os.fspath(checkpoints):
+            raise ValueError(
+                "`checkpoints` is empty, and names no folder\n"
+                "hint: \".\" is the current one; with None a program saves where gradus says, and outside of gradus nowhere"
+            )
         self.checkpoints = None if checkpoints is None else os.path.abspath(os.fspath(checkpoints))
         inside = self.checkpoints is not None and environment.get("GRADUS_CHECKPOINTS") == self.checkpoints
         self.budget = float(environment["GRADUS_BUDGET"]) if environment.get("GRADUS_BUDGET") else None
@@ -98,12 +109,14 @@ class Run:
             environment=_environment(),
         )
         self.attempt = self._inner.attempt
-        self._process, self._finished, self._listens = os.getpid(), False, False
+        self._process, self._finished, self._listens, self._is_unsaved = os.getpid(), False, False, False
         atexit.register(self._at_exit)
         util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
         if util is not None and process is not None and process.parent_process() is not None:
             # A child of multiprocessing, as `torch.multiprocessing.spawn` starts, ends without what `atexit` knows.
             util.Finalize(None, self._at_exit, exitpriority=10)
+            # After all else that ends with the process.
+            util.Finalize(None, self._end_as_unsaved, exitpriority=-1_000_000)
 
     @property
     def is_attended(self):
@@ -125,8 +138,8 @@ class Run:
         epoch    from 0
         metrics  further numbers by any name, such as `**{"val/f1": 0.9}`
 
-        Numbers may be Python's, NumPy's, or tensors of one element; one on a GPU is waited for. What is NaN or infinite is
-        noted once and not drawn. Raises TypeError for anything else.
+        Numbers may be Python's, NumPy's, or tensors and arrays of one element; one on a GPU is waited for. What is NaN or
+        infinite is noted once and not drawn. Raises TypeError for anything else, and ValueError for a number that no float holds.
         """
         others = {name: _number(name, value) for name, value in metrics.items()}
         loss = None if loss is None else _number("loss", loss)
@@ -165,12 +178,14 @@ class Run:
                `numpy.random.Generator`, `random.Random`) its state. What is below "model" is a safetensors file by itself, with
                the names of the module.
         rng    whether the random number generators of Python, NumPy and PyTorch are saved
-        wait   whether to wait until the state is durable
+        wait   whether to wait until the state is durable; only rank 0, which writes, waits and raises
 
         With several ranks, every rank calls it; rank 0 writes. Tensors that ranks share (`DTensor`, as of FSDP2) are gathered
         there one by one, and any number of ranks loads them. Only a save under way is waited for; `stall_ms` says how long.
-        A full disk is a `CheckpointWarning`, and an error with `wait`: what was durable before still is. Raises TypeError for
-        a state that cannot be saved, and CheckpointError when another process saves there or a later attempt has taken over.
+        A full disk is a `CheckpointWarning`, and an error with `wait`: what was durable before still is. If the last save of the
+        program has failed, its process ends with the code 120, and the run fails instead of ending well. Raises TypeError for
+        a state that cannot be saved, ValueError for text in it that is no Unicode, and CheckpointError when another process
+        saves there, a later attempt has taken over, or `load` has found that no checkpoint there verifies.
         """
         began = time.monotonic()
         step = _whole("step", step)
@@ -199,15 +214,19 @@ class Run:
         """Loads the newest checkpoint that verifies, and gives its state; None where nothing was saved yet.
 
         objects  a tree like that which is saved, or a part of it: what has `load_state_dict()` gets its part, on the device where
-                 it is; tensors and arrays are written to; numbers, strings and the like, and arrays of JAX, are replaced in
-                 their dict or list
+                 it is; tensors and arrays are written to, floats of another width converted as PyTorch does; numbers, strings
+                 and the like, and arrays of JAX, are replaced in their dict or list
         rng      whether the random number generators continue as they were saved; on another number of ranks those of new
                  ranks do not
 
         Tensors of the returned state are in the processor's memory. `run.step` is the step that was restored. A damaged
         checkpoint is passed over with a `CheckpointWarning`. Raises CheckpointError when the newest one is of another
-        program, or none verifies, and ValueError for a tensor of another shape, KeyError for what the checkpoint has not, and
-        TypeError for an object that cannot be given its part, each with its place in the tree; then nothing was changed.
+        program, or none verifies, and ValueError for a tensor of another shape, or of another kind of number
+        (integers for floats, int8 for int64), for one that cannot be written to, and for an optimizer or the like of another
+        class; KeyError for what the checkpoint has not, and TypeError for an object that cannot be given its part; each with
+        its place in the tree. Then nothing was changed; what code of an object's own refuses may be found after that.
+
+        Also where nothing was saved yet, TypeError or ValueError for what `save` would refuse: a program fails at its start.
         """
         _restore.check_tree(objects)
         if self._is_profiled(objects):
@@ -217,20 +236,23 @@ class Run:
             return None
         step, tree, generators, _world, complaints, model, others = found
         self._warn(complaints)
-        state = _state.together(json.loads(tree), model, others)
+        classes = {}
+        state = _state.together(json.loads(tree), model, others, classes)
         if objects is not None:
-            _restore.restored(state, objects)
+            _restore.restored(state, objects, classes)
         if rng and generators is not None:
             _state.restore_generators(json.loads(generators))
         self.step = step
         return state
 
     def wait(self):
-        """Waits until what was saved is durable. Raises CheckpointError if it is not."""
+        """Waits until what rank 0 has saved is durable; other ranks have nothing to wait for. Raises CheckpointError if it is not."""
         self._inner.wait()
 
     def finish(self):
-        """Waits for the last save and hangs up. Called at the end of the process if it was not before."""
+        """Waits for the last save and hangs up. Called at the end of the process if it was not before. Raises CheckpointError if
+        the last save has failed.
+        """
         if not self._finished:
             self._finished = True
             try:
@@ -253,10 +275,22 @@ class Run:
                 if self._profile is not None:
                     self._profile.write()
             finally:
+                raised = _uncaught()
                 try:
+                    if raised is not None and not self._finished:
+                        self._inner.fail(raised)
                     self.finish()
                 except _door.CheckpointError as error:
+                    if raised is None:
+                        # The process would end well, though its result is lost.
+                        self._is_unsaved = True
+                        sys.stderr = _Failing(sys.stderr)
                     print(f"gradus: the last checkpoint was not saved: {error}", file=sys.stderr)
+
+    def _end_as_unsaved(self):
+        """The last word of a child of multiprocessing, whose code does not depend on its streams."""
+        if self._is_unsaved and os.getpid() == self._process:
+            raise SystemExit(UNSAVED)
 
     def _listen(self):
         """From the first question on, a signal is an answer and not an end."""
@@ -296,15 +330,25 @@ class Run:
         raise TypeError("a gradus run cannot be pickled\nhint: call `gradus.init()` in the process that trains")
 
 
+def _check_interval(value):
+    """Refuses a number without a unit: seconds to gradus, and steps to most who write one."""
+    text = str(value).strip()
+    if text.replace(".", "", 1).isdigit():
+        raise ValueError(f"`save_every` is {value!r}, which has no unit\nhint: write \"{text} steps\", \"{text}s\" or \"{text}m\"")
+
+
 def _number(name, value):
     """A number as a float. Text is no number, even if it reads like one."""
-    if not isinstance(value, (str, bytes, bytearray)) and value is not None:
+    shape, kind = getattr(value, "shape", None), getattr(getattr(value, "dtype", None), "kind", None)
+    if not isinstance(value, (str, bytes, bytearray)) and value is not None and kind not in ("S", "U"):
         try:
             # A loss that still has its graph is read without a word from PyTorch.
-            return float(value.detach() if hasattr(value, "detach") else value)
-        except (TypeError, ValueError, RuntimeError):
+            bare = value.detach() if hasattr(value, "detach") else value
+            return float(bare.reshape(()) if isinstance(shape, tuple) and shape and math.prod(shape) == 1 else bare)
+        except OverflowError:
+            raise ValueError(f"`{name}` is larger than any float") from None
+        except (TypeError, ValueError, RuntimeError, AttributeError):
             pass
-    shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and math.prod(shape) != 1:
         raise TypeError(
             f"`{name}` has the shape {list(shape)}; a metric is a number, or a tensor of one element\n"
@@ -316,30 +360,6 @@ def _number(name, value):
 def _named(metrics):
     """Figures that a trainer logs by any name, without those that `log` takes by itself."""
     return {name: value for name, value in metrics.items() if name not in _OWN}
-
-
-def _distributed():
-    """PyTorch, if processes train together by it."""
-    torch = sys.modules.get("torch")
-    is_used = torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized()
-    return torch if is_used else None
-
-
-def _place(environment):
-    """Rank, number of ranks, and how many of them are on this machine as far as that is known."""
-    number = lambda name, default: int(environment.get(name) or default)  # noqa: E731
-    rank, world, here = number("RANK", 0), number("WORLD_SIZE", 1), number("LOCAL_WORLD_SIZE", 1)
-    torch = _distributed()
-    if torch is not None:
-        found = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        if found != (rank, world):
-            # Spawned by the program itself: each process has the variables of its parent.
-            (rank, world), is_local = found, environment.get("MASTER_ADDR") in ("localhost", "127.0.0.1", "::1")
-            here = world if is_local else 1
-    elif not environment.get("RANK") and number("NODE_RANK", 0) == 0 and 0 < number("LOCAL_RANK", 0) < world:
-        # Lightning's launcher sets no RANK.
-        rank = number("LOCAL_RANK", 0)
-    return rank, world, here
 
 
 def _whole(name, value, most=(1 << 63) - 1):
@@ -361,14 +381,3 @@ def _count(name, value, most=(1 << 63) - 1):
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"`{name}` is {value!r}, and not a number such as 3") from None
     return _whole(name, count, most)
-
-
-def _environment():
-    """Device, its name, version of PyTorch and threads, as far as they are known without importing anything."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return "", "", "", 0
-    cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
-    device = f"cuda:{torch.cuda.current_device()}" if cuda else "cpu"
-    name = torch.cuda.get_device_name() if cuda else ""
-    return device, name, torch.__version__, torch.get_num_threads()

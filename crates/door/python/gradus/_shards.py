@@ -7,7 +7,7 @@ import sys
 
 def whole(state, is_kept):
     """The state with every `DTensor` gathered, a collective call of all ranks; where it is not kept, parts are dropped at
-    once. Objects with `state_dict()` are replaced by what that returns.
+    once. Objects with `state_dict()` are replaced by what that returns, or by one that stands for it.
     """
     gathered, torch = {}, sys.modules.get("torch")
     # Of these none is shared. They come first, because a state may have thousands.
@@ -17,7 +17,10 @@ def whole(state, is_kept):
         if type(value) in usual:
             return value
         refuse_flat(value, lambda: f"state{''.join(f'[{key!r}]' for key in path)}")
-        value = expanded(value)
+        name, stands_for = class_of(value), expanded(value)
+        if name is not None and stands_for is not value:
+            return Standing(node(stands_for, path), name)
+        value = stands_for
         if isinstance(value, dict):
             made = {key: node(item, (*path, key)) for key, item in value.items()}
             return made if type(value) is dict else _same(value, made)
@@ -33,6 +36,16 @@ def whole(state, is_kept):
         return gathered[id(value)][0]
 
     return {key: node(value, (key,)) for key, value in state.items()} if isinstance(state, dict) else state
+
+
+class Standing:
+    """What stands for an object of the class `name` whose state was gathered."""
+
+    def __init__(self, state, name):
+        self.state, self.name = state, name
+
+    def state_dict(self):
+        return self.state
 
 
 def divided(saved, target):
@@ -89,6 +102,17 @@ def expanded(value):
         return kind[0](value)
     state_dict = getattr(value, "state_dict", None)
     return state_dict() if callable(state_dict) else value
+
+
+def class_of(value):
+    """The name of the class of an object with `state_dict()`, which another class does not understand; None for a module, which is
+    wrapped and renamed, and whose tensors have names, and for a generator.
+    """
+    torch = sys.modules.get("torch")
+    is_module = torch is not None and isinstance(value, torch.nn.Module)
+    if is_module or isinstance(value, type) or not callable(getattr(value, "state_dict", None)) or generator_of(value) is not None:
+        return None
+    return value.name if isinstance(value, Standing) else type(value).__name__
 
 
 def generator_of(value):

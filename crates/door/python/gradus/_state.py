@@ -9,7 +9,7 @@ import math
 import sys
 
 from . import _jax
-from ._shards import expanded, is_shared, refuse_flat
+from ._shards import class_of, expanded, is_shared, refuse_flat
 
 # Types that a safetensors file of ours holds as they are; others are held as their bytes.
 PLAIN = {"float64", "int64", "float32", "int32", "bfloat16", "float16", "uint8", "bool"}
@@ -44,8 +44,10 @@ class Apart:
         kind = type(value)
         if kind in self._usual:
             return self._tensor(value, path)
-        if value is None or kind is bool or kind is str:
+        if value is None or kind is bool:
             return value
+        if kind is str:
+            return value if value.isascii() else self._text(value, path)
         if kind is int:
             return value if abs(value) < 1 << 63 else {"int": str(value)}
         if kind is float:
@@ -61,7 +63,7 @@ class Apart:
         refuse_flat(value, lambda: _place(path))
         stands_for = expanded(value)
         if stands_for is not value:
-            return self._node(stands_for, path)
+            return self._stood(stands_for, value, path)
         if isinstance(value, dict):
             return self._dict(value, path)
         if isinstance(value, (list, tuple)):
@@ -83,6 +85,23 @@ class Apart:
             "hint: save its `state_dict()`, or what of it are tensors, numbers, strings, lists and dicts"
         )
 
+    def _stood(self, state, value, path):
+        """What an object stands for, with the name of its class: no other is given it."""
+        node, name = self._node(state, path), class_of(value)
+        if name is not None and isinstance(node, dict) and ("dict" in node or "odict" in node):
+            node["class"] = name
+        return node
+
+    def _text(self, value, path):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"{_place(path)} is {value!r}, which is no Unicode, as a name of a file may be, and not saved\n"
+                "hint: save `os.fsencode(name)`, which are its bytes"
+            ) from None
+        return value
+
     def _items(self, values, path):
         return [self._node(item, (path, at)) for at, item in enumerate(values)]
 
@@ -90,7 +109,7 @@ class Apart:
         pairs, node = [], self._node
         for key, item in value.items():
             if type(key) is str:
-                pairs.append([key, node(item, (path, key))])
+                pairs.append([key if key.isascii() else self._text(key, (path, _KEY)), node(item, (path, key))])
                 continue
             if type(key) not in (int, float, bool, tuple, type(None)):
                 raise TypeError(f"{_place(path)} has the key {key!r}, which is {_kind(key)}; keys are strings, numbers or tuples")
@@ -182,6 +201,34 @@ class Apart:
         ]
 
 
+class Checked(Apart):
+    """Raises what a save of a state would, as far as types tell it: no tensor is read, and one may have no values yet."""
+
+    def _other(self, value, path):
+        if callable(getattr(value, "load_state_dict", None)) and not isinstance(value, type):
+            state_dict = getattr(value, "state_dict", None)
+            if not callable(state_dict):
+                # It is only given the state of another object.
+                return None
+            refuse_flat(value, lambda: _place(path))
+            try:
+                state = state_dict()
+            except Exception:
+                # It has no state yet, and a save is what needs one.
+                return None
+            return self._node(state, path)
+        return super()._other(value, path)
+
+    def _tensor(self, value, path):
+        return None
+
+    def _array(self, numpy, value, path):
+        return super()._array(numpy, numpy.empty(0, value.dtype), path)
+
+    def _array_of_jax(self, value, path):
+        return None
+
+
 def _place(path):
     """The place of a value in the state, as a program would write it."""
     text = ""
@@ -211,8 +258,10 @@ def _is_dense(shape, strides):
     return True
 
 
-def together(tree, model, others):
-    """The state of a tree and its tensors, all of them in the processor's memory."""
+def together(tree, model, others, classes=None):
+    """The state of a tree and its tensors, all of them in the processor's memory. `classes` gets the name of the class of each
+    object whose state a dict is, by the number of that dict; older checkpoints have none.
+    """
     tensors = {True: model, False: others}
     made = {}
 
@@ -221,10 +270,12 @@ def together(tree, model, others):
             return [node(item) for item in value]
         if not isinstance(value, dict):
             return value
-        if "dict" in value:
-            return {node(key): node(item) for key, item in value["dict"]}
-        if "odict" in value:
-            return collections.OrderedDict((node(key), node(item)) for key, item in value["odict"])
+        if "dict" in value or "odict" in value:
+            pairs = ((node(key), node(item)) for key, item in value.get("dict") or value.get("odict") or ())
+            state = dict(pairs) if "dict" in value else collections.OrderedDict(pairs)
+            if classes is not None and "class" in value:
+                classes[id(state)] = value["class"]
+            return state
         if "tensor" in value:
             name, is_of_model = value["tensor"]
             if (name, is_of_model) not in made:

@@ -280,7 +280,7 @@ def _warn(lost):
 def _is_saved(name, value):
     try:
         _state.Apart({"value": {name: value}})
-    except TypeError:
+    except (TypeError, ValueError):
         return False
     # What has `state_dict()` would come back as a dict.
     return not callable(getattr(value, "state_dict", None))
