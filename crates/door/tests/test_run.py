@@ -344,7 +344,14 @@ class Saving(Fresh):
             def load_state_dict(self, state):
                 pass
 
-        deep = {"a": []}
+        class Reader(Taker):
+            def __iter__(self):
+                return iter(())
+
+            def state_dict(self):
+                begun.append("a loader that is asked may begin to read")
+
+        begun, deep = [], {"a": []}
         deep["a"].append(deep)
         model = torch.nn.Linear(3, 2)
         for state, kind, words in [
@@ -357,8 +364,9 @@ class Saving(Fresh):
             with self.assertRaisesRegex(kind, words):
                 self.run_of().load(state)
         # What may have its values, or its state, later on.
-        lazy = {"a": torch.nn.LazyLinear(2), "b": Later(), "c": Taker(), "d": torch.ones(2, device="meta"), "e": [None, 1, ()]}
-        self.assertIsNone(self.run_of().load({"model": model, "optimizer": torch.optim.SGD(model.parameters()), **lazy}))
+        lazy = {"a": torch.nn.LazyLinear(2), "b": Later(), "c": Taker(), "r": Reader(), "d": torch.ones(2, device="meta"), "e": [None, 1, ()]}
+        self.assertIsNone(self.run_of().load({"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1), **lazy}))
+        self.assertEqual(begun, [])
 
     def test_a_type_that_cannot_hold_what_was_saved_is_refused(self):
         saved = {

@@ -28,6 +28,14 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "carries_all_tags" },
     },
     SourceMutant {
+        name: "failure-at-a-stop-is-hidden",
+        harm: "a program that fails in the save it was asked for counts as stopped, and nobody learns that its work is lost",
+        file: "crates/agent/src/attempt/verdict.rs",
+        from: "let Some(FinalReport::Failed(finding)) = &reports.last else { return AttemptEnd::Stopped { step } };",
+        to: "let Some(FinalReport::Failed(finding)) = &None else { return AttemptEnd::Stopped { step } };",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "fails_instead_of_saving" },
+    },
+    SourceMutant {
         name: "stopped-programs-are-told-twice",
         harm: "a second SIGTERM ends what the handler of a stopped program has started to save with",
         file: "crates/agent/src/attempt/mod.rs",

@@ -206,11 +206,13 @@ class Checked(Apart):
 
     def _other(self, value, path):
         if callable(getattr(value, "load_state_dict", None)) and not isinstance(value, type):
-            state_dict = getattr(value, "state_dict", None)
-            if not callable(state_dict):
-                # It is only given the state of another object.
-                return None
             refuse_flat(value, lambda: _place(path))
+            state_dict = getattr(value, "state_dict", None)
+            is_module = self._torch is not None and isinstance(value, self._torch.nn.Module)
+            # One without it is only given the state of another object. That of a module is tensors, which may have to be
+            # gathered for it, and a loader that is asked may begin to read.
+            if not callable(state_dict) or is_module or hasattr(value, "__iter__"):
+                return None
             try:
                 state = state_dict()
             except Exception:
