@@ -47,7 +47,7 @@ class _Failing:
     """
 
     def __init__(self, stream):
-        self._stream = io.StringIO() if stream is None or stream.closed else stream
+        self._stream = io.StringIO() if stream is None or getattr(stream, "closed", False) else stream
 
     def __getattr__(self, name):
         return getattr(self._stream, name)

@@ -221,10 +221,10 @@ class Run:
 
         Tensors of the returned state are in the processor's memory. `run.step` is the step that was restored. A damaged
         checkpoint is passed over with a `CheckpointWarning`. Raises CheckpointError when the newest one is of another
-        program, or none verifies, and ValueError for a tensor of another shape, or of another kind of number
-        (integers for floats, int8 for int64), for one that cannot be written to, and for an optimizer or the like of another
-        class; KeyError for what the checkpoint has not, and TypeError for an object that cannot be given its part; each with
-        its place in the tree. Then nothing was changed; what code of an object's own refuses may be found after that.
+        program, or none verifies, and ValueError for a tensor of another shape or kind of number (integers for floats, int8 for
+        int64), for one that cannot be written to, and for an optimizer or the like of another class; KeyError for what the
+        checkpoint has not, and TypeError for an object that cannot be given its part; each with its place in the tree. Then
+        nothing was changed. What an object's own `load_state_dict` refuses is known only after what comes before it was loaded.
 
         Also where nothing was saved yet, TypeError or ValueError for what `save` would refuse: a program fails at its start.
         """
