@@ -1038,6 +1038,24 @@ class Sharded(Fresh):
             self.run_of().save({"optimizer": optimizer}, 1)
 
 
+class Profiled(Fresh):
+    def profiled(self, rest):
+        """What is written for a plan from three steps after the first, of a program whose steps have no loss."""
+        to = os.path.join(self.folder, "profile.json")
+        code = f"import sys, gradus\nrun = gradus.init()\nfor step in range(1, 9):\n    run.log(step, acc=0.5)\n{rest}"
+        environment = {**os.environ, "GRADUS_PROFILE": "3", "GRADUS_PROFILE_TO": to}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+        found = json.loads(pathlib.Path(to).read_text())
+        return done.returncode, [step for step, _ in found["steps"]], found["failed"]
+
+    def test_any_log_of_a_step_counts(self):
+        self.assertEqual(self.profiled(""), (0, [1, 2, 3, 4], False))
+
+    def test_a_program_that_raises_says_so(self):
+        self.assertEqual(self.profiled("    if step == 2: raise KeyError(step)"), (1, [1, 2], True))
+        self.assertEqual(self.profiled("    if step == 2: sys.exit(4)"), (4, [1, 2], False))
+
+
 class Documented(Fresh):
     def test_the_script_of_the_document_runs_and_resumes(self):
         text = (HERE / "../../../docs/own-program.md").resolve().read_text()

@@ -34,6 +34,12 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         from: "let Some(FinalReport::Failed(finding)) = &reports.last else { return AttemptEnd::Stopped { step } };",
         to: "let Some(FinalReport::Failed(finding)) = &None else { return AttemptEnd::Stopped { step } };",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "fails_instead_of_saving" },
+        name: "a-failed-program-is-planned-from",
+        harm: "a plan of hours and dollars is made from the steps of a program that crashes, without a word of it",
+        file: "crates/agent/src/attempt/program/profile.rs",
+        from: "if let Some(how) = how.or_else(",
+        to: "if let Some(how) = None.or_else(",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "that_fails_is_not_planned_from" },
     },
     SourceMutant {
         name: "stopped-programs-are-told-twice",

@@ -25,7 +25,8 @@ class Profile:
         if times and step <= times[-1][0]:
             return
         times.append((step, time.time()))
-        self.found["samples"] = samples
+        if samples:
+            self.found["samples"] = samples
         if len(times) > self.steps:
             self.write()
             raise SystemExit(0)
@@ -45,6 +46,8 @@ class Profile:
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         # Linux counts kilobytes, macOS bytes.
         found = {**self.found, "memory": memory * (1 if sys.platform == "darwin" else 1024), "gpu_memory": 0, "device": "cpu"}
+        # Set before the interpreter ends for an exception that nothing has caught.
+        found["failed"] = getattr(sys, "last_value", None) is not None
         if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
             found["gpu_memory"] = torch.cuda.max_memory_reserved()
             found["device"] = torch.cuda.get_device_name()

@@ -147,7 +147,7 @@ class Run:
         step, most = _whole("step", step), (1 << 32) - 1
         epoch, samples = _whole("epoch", epoch, most), _whole("samples", samples, most)
         self._warn(self._inner.log(step, epoch, loss, lr, samples, others))
-        if self._profile is not None and loss is not None:
+        if self._profile is not None:
             self._profile.logged(step, samples)
 
     def should_save(self, step):

@@ -5,9 +5,10 @@
 //! whatever else the program has started is ended here.
 
 use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command as Process;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::process::{Command as Process, ExitStatus};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use domain::wire::Start;
 use domain::{Cause, Command, Fence, Finding, Job, RunId, Work};
@@ -25,6 +26,9 @@ use node::log::tail;
 
 /// Between two looks for the file.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a program may take to end that has timed fewer steps than asked for, for its exit code to be known.
+const END: Duration = Duration::from_secs(20);
 
 /// What a program says of its steps.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -46,13 +50,16 @@ pub struct ProfiledSteps {
     pub gpu_memory: u64,
     /// Name of the device that it trained on.
     pub device: String,
+    /// Whether an exception that nothing caught ended it.
+    #[serde(default)]
+    pub failed: bool,
 }
 
 /// Runs the program of `job` in `folder`, which is made and removed by the caller, until it has logged `steps` steps more than
-/// the first.
+/// the first, or has ended well after fewer.
 ///
 /// # Errors
-/// Why there are no steps.
+/// Why there are no steps, or that the program has failed before it had logged them.
 pub fn profile(
     job: &Job,
     folder: &Path,
@@ -89,26 +96,76 @@ pub fn profile(
     };
     let Command { setup, run, .. } = program;
     if let Some(text) = setup {
-        let ended = wait(command(&start, Role::Setup, text, folder, &[], (None, &Resume::default()))?, folder, None)?;
-        if ended.is_none_or(|code| code != 0) {
-            return Err(failed("`setup` has failed", folder));
+        let script = command(&start, Role::Setup, text, folder, &[], (None, &Resume::default()))?;
+        let ended = wait(script, folder, || false)?;
+        if ended.is_none_or(|status| !status.success()) {
+            return Err(failed("`setup` has failed", ADD, folder));
         }
     }
     let to = folder.join("profile.json");
     let mut program = command(&start, Role::Program, run, folder, &[], (None, &Resume::default()))?;
     program.env("GRADUS_PROFILE", steps.to_string()).env("GRADUS_PROFILE_TO", &to);
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-    wait(program, folder, Some(&to))?;
-    let found = fs::read(&to).ok().and_then(|bytes| serde_json::from_slice::<ProfiledSteps>(&bytes).ok());
-    match found {
-        Some(found) if found.steps.len() > 1 => Ok(ProfiledSteps { started, ..found }),
-        Some(_) => Err(failed("the program has logged fewer than two steps before it ended", folder)),
-        None => Err(failed("the program ended, and has logged no step with `gradus.init().log(step, loss=…)`", folder)),
+    let read = || fs::read(&to).ok().and_then(|bytes| serde_json::from_slice::<ProfiledSteps>(&bytes).ok());
+    let mut ends_since = None;
+    let ended = wait(program, folder, || match read() {
+        Some(found) if has_all(&found, steps) => true,
+        Some(_) => ends_since.get_or_insert_with(Instant::now).elapsed() > END,
+        None => false,
+    })?;
+    let found = judged(read(), ended, steps).map_err(|(message, hint)| failed(&message, hint, folder))?;
+    Ok(ProfiledSteps { started, ..found })
+}
+
+/// Whether all steps that were asked for are timed; the first only begins.
+fn has_all(found: &ProfiledSteps, steps: u32) -> bool {
+    found.steps.len() > steps as usize
+}
+
+/// The steps that can be planned from, out of what was `found`; else why there are none, and a hint. `ended` is how the program
+/// ended if it was not killed here.
+fn judged(
+    found: Option<ProfiledSteps>,
+    ended: Option<ExitStatus>,
+    steps: u32,
+) -> Result<ProfiledSteps, (String, &'static str)> {
+    let how = match (ended.and_then(|status| status.code()), ended.and_then(|status| status.signal())) {
+        (Some(0), _) | (None, None) => None,
+        (Some(code), _) => Some(format!("ended with code {code}")),
+        (None, Some(signal)) => Some(format!("was ended by signal {signal}")),
+    };
+    let Some(found) = found else {
+        return Err(match how {
+            Some(how) => (format!("the program {how} before it had logged a step"), CORRECT),
+            None => ("the program ended, and has logged no step with `gradus.init().log(step)`".to_owned(), ADD),
+        });
+    };
+    if has_all(&found, steps) {
+        return Ok(found);
+    }
+    // A script may go on after a command of it has failed.
+    if let Some(how) = how.or_else(|| found.failed.then(|| "ended with an exception".to_owned())) {
+        let logged = found.steps.len();
+        return Err((format!("the program {how} after {logged} of the {} steps to be logged", steps + 1), CORRECT));
+    }
+    match found.steps.len() {
+        0 | 1 => Err(("the program has logged fewer than two steps before it ended".to_owned(), ADD)),
+        _ => Ok(found),
     }
 }
 
-/// Runs a script to its end, or until a file is there; then everything that it has started is killed.
-fn wait(mut script: Process, folder: &Path, until: Option<&Path>) -> Result<Option<i32>, Box<Finding>> {
+/// The hint for a program that ends well and says nothing of steps.
+const ADD: &str = "add `run = gradus.init()` and `run.log(step, loss=loss)` to the script: docs/own-program.md";
+
+/// The hint for one that fails.
+const CORRECT: &str = "correct the program first; `gradus plan` without `--profile` starts nothing";
+
+/// Runs a script to its end, which is returned, or `until` that holds; then everything that it has started is killed.
+fn wait(
+    mut script: Process,
+    folder: &Path,
+    mut until: impl FnMut() -> bool,
+) -> Result<Option<ExitStatus>, Box<Finding>> {
     let log = folder.join("log");
     let file = File::options().create(true).append(true).open(&log);
     let outputs = file.and_then(|file| Ok((file.try_clone()?, file)));
@@ -117,10 +174,10 @@ fn wait(mut script: Process, folder: &Path, until: Option<&Path>) -> Result<Opti
     session::own_and_bound(&mut script);
     let mut child = script.spawn().map_err(|error| not_written("start", &log, &error))?;
     let group = Pid::from_child(&child);
-    let code = loop {
+    let ended = loop {
         match child.try_wait() {
-            Ok(Some(status)) => break status.code(),
-            Ok(None) if until.is_some_and(Path::exists) => break Some(0),
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if until() => break None,
             Ok(None) => std::thread::sleep(LOOK),
             Err(_) => break None,
         }
@@ -128,13 +185,12 @@ fn wait(mut script: Process, folder: &Path, until: Option<&Path>) -> Result<Opti
     // Until it is reaped, its number is of no other group.
     let _ = kill_process_group(group, Signal::KILL);
     let _ = child.wait();
-    Ok(code)
+    Ok(ended)
 }
 
-fn failed(message: &str, folder: &Path) -> Box<Finding> {
+fn failed(message: &str, hint: &str, folder: &Path) -> Box<Finding> {
     let said = tail(&folder.join("log"));
     let said = if said.is_empty() { String::new() } else { format!("; its output ends with:\n{said}") };
-    let hint = "add `run = gradus.init()` and `run.log(step, loss=loss)` to the script: docs/own-program.md";
     Box::new(Finding::new(Cause::Job, format!("{message}{said}")).hint(hint))
 }
 
@@ -148,22 +204,49 @@ mod tests {
         profile(&job, folder.path(), 3, (None, Access::default())).map_err(|finding| finding.message)
     }
 
+    /// What the package writes of these steps, in the file that it writes to.
+    fn writing(steps: &str, failed: bool) -> String {
+        let text = format!(
+            r#"{{"steps": {steps}, "total": 9, "samples": 4, "parameters": 5, "memory": 6, "gpu_memory": 0, "device": "x", "failed": {failed}}}"#
+        );
+        format!("echo '{text}' > draft; mv draft $GRADUS_PROFILE_TO")
+    }
+
+    const ALL: &str = "[[1, 10.0], [2, 10.5], [3, 11.0], [4, 11.5]]";
+    const SOME: &str = "[[1, 10.0], [2, 10.5]]";
+
     #[test]
     fn a_program_that_writes_its_steps_is_ended_with_all_that_it_has_started() {
-        let text = r#"{"steps": [[1, 10.0], [2, 10.5]], "total": 9, "samples": 4, "parameters": 5, "memory": 6, "gpu_memory": 0, "device": "x"}"#;
-        let begun = std::time::Instant::now();
-        let write = format!("cat made; echo '{text}' > draft; mv draft $GRADUS_PROFILE_TO; sleep 60 & sleep 60");
-        let found = profiled(&write).unwrap();
-        assert_eq!((found.steps.len(), found.total, found.parameters), (2, 9, 5));
+        let begun = Instant::now();
+        let found = profiled(&format!("cat made; {}; sleep 60 & sleep 60", writing(ALL, false))).unwrap();
+        assert_eq!((found.steps.len(), found.total, found.parameters), (4, 9, 5));
         assert!(found.started > 1.7e9 && begun.elapsed() < Duration::from_secs(30));
     }
 
     #[test]
+    fn a_program_that_ends_well_after_fewer_steps_is_planned_from_these() {
+        assert_eq!(profiled(&writing(SOME, false)).unwrap().steps.len(), 2);
+    }
+
+    #[test]
+    fn a_program_that_fails_is_not_planned_from() {
+        let why = profiled(&format!("{}; echo boom; exit 3", writing(SOME, false))).unwrap_err();
+        let expected = "the program ended with code 3 after 2 of the 4 steps to be logged; its output ends with:\nboom";
+        assert_eq!(why, expected);
+        let why = profiled(&format!("{}; kill -9 $$", writing(SOME, false))).unwrap_err();
+        assert!(why.starts_with("the program was ended by signal 9 after 2 of"), "{why}");
+        // The script itself goes on, and ends well.
+        let why = profiled(&format!("{}; echo done", writing(SOME, true))).unwrap_err();
+        assert!(why.starts_with("the program ended with an exception after 2 of"), "{why}");
+    }
+
+    #[test]
     fn a_program_without_steps_is_told_what_it_lacks() {
-        let why = profiled("echo [$GRADUS_PROFILE] [$GRADUS_RESUME]; exit 3").unwrap_err();
+        let why = profiled("echo [$GRADUS_PROFILE] [$GRADUS_RESUME]").unwrap_err();
         assert!(why.starts_with("the program ended, and has logged no step") && why.ends_with("[3] []"), "{why}");
-        let one = r#"{"steps": [[1, 1.0]], "total": 0, "samples": 0, "parameters": 0, "memory": 0, "gpu_memory": 0, "device": ""}"#;
-        let why = profiled(&format!("echo '{one}' > $GRADUS_PROFILE_TO")).unwrap_err();
+        let why = profiled("exit 3").unwrap_err();
+        assert_eq!(why, "the program ended with code 3 before it had logged a step");
+        let why = profiled(&writing("[[1, 1.0]]", false)).unwrap_err();
         assert!(why.starts_with("the program has logged fewer than two steps"), "{why}");
     }
 }

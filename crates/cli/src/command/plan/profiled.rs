@@ -37,7 +37,7 @@ pub fn check(args: &market::Args, job: &Job) -> Result<(), Error> {
 /// Times steps of the job's program, and plans from them.
 ///
 /// # Errors
-/// [`Error::Code`] if the program logs no steps.
+/// [`Error::Code`] if the program fails, or logs no steps.
 pub fn draft(
     job: &Job,
     price: Rate,
@@ -54,6 +54,10 @@ pub fn draft(
         hint: finding.hint.clone(),
         code: exit::RUN_FAILED,
     })?;
+    let timed = found.steps.len().saturating_sub(1);
+    if timed < steps as usize {
+        printer.say(format!("the program ended after {timed} of these {steps} steps"));
+    }
     let facts = JobFacts { program: Some(profile(&found)), ..JobFacts::default() };
     draft_known(job, price, &facts, settings, home)
 }
@@ -127,6 +131,7 @@ mod tests {
             memory: 1_000,
             gpu_memory: 0,
             device: "cpu".into(),
+            failed: false,
         };
         let known = profile(&found);
         assert_eq!((known.timed, known.step.micros()), (30, 133_333));
