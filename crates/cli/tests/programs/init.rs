@@ -39,3 +39,46 @@ fn what_cannot_be_found_is_said() {
     assert_eq!(made.code, Some(0), "{}", made.err);
     folder.refuses(&["init", "sub", "--script", "model.py", "-o", "b.yaml", "--budget", "lots"], &["budget"]);
 }
+
+#[test]
+fn what_lies_outside_of_the_folder_is_refused() {
+    let folder = Folder::with(&[("p/train.py", TRAIN), ("two/a.py", TRAIN)]);
+    folder.refuses(&["init", "p", "--yes", "--script", "../two/a.py"], &["`--script ../two/a.py` is not a path from"]);
+    let absolute = folder.0.path().join("p/train.py").to_string_lossy().into_owned();
+    folder.refuses(&["init", "p", "--yes", "--script", absolute.as_str()], &["name a file within `p`"]);
+    folder.refuses(&["init", "p", "--yes", "-o", "../x.yaml"], &["`--output ../x.yaml` is not a path from"]);
+    assert!(!folder.0.path().join("x.yaml").exists());
+    std::fs::create_dir(folder.0.path().join("p/jobs")).unwrap();
+    let made = folder.gradus(&["init", "p", "--yes", "--script", "./train.py", "-o", "jobs/x.yaml"]);
+    assert!(made.out.contains("workdir: ..\nrun: python3 train.py\n"), "{}{}", made.out, made.err);
+    let ran = folder.gradus(&["run", "p/jobs/x.yaml", "--yes"]);
+    assert!(ran.code == Some(0) && ran.err.contains("| epochs 1 data\n"), "{}", ran.err);
+}
+
+#[test]
+fn scripts_that_are_as_likely_are_named() {
+    let folder = Folder::with(&[("a.py", "import torch\nif __name__ == '__main__': pass\n")]);
+    let made = folder.gradus(&["init", "--yes"]);
+    assert!(made.code == Some(0) && !made.err.contains("as likely"), "{}", made.err);
+    let folder = Folder::with(&[
+        ("a.py", "import torch\nif __name__ == '__main__': pass\n"),
+        ("b.py", "import torch\nif __name__ == '__main__': pass\n"),
+    ]);
+    let made = folder.gradus(&["init", "--yes"]);
+    assert!(made.err.contains("as likely to train as `a.py`: `b.py`; `--script` names one"), "{}", made.err);
+}
+
+#[test]
+fn a_trainer_that_resumes_is_told_where_to_save() {
+    const TUNE: &str = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n\
+                        if __name__ == '__main__': Trainer()\n";
+    let folder = Folder::with(&[("tune.py", TUNE)]);
+    let made = folder.gradus(&["init", "--yes"]);
+    let expected = r#"tune.py --output_dir out ${GRADUS_RESUME:+--resume_from_checkpoint "$GRADUS_RESUME"}"#;
+    assert!(made.out.contains(expected), "{}{}", made.out, made.err);
+    assert!(made.out.contains("outputs:\n") && made.out.contains("- out\n"), "{}", made.out);
+    let launched = folder.gradus(&["launch", "tune.py", "--dry-run"]);
+    assert!(launched.err.contains("`-- --output_dir out` keeps it"), "{}", launched.err);
+    let told = folder.gradus(&["launch", "tune.py", "--dry-run", "--", "--output_dir", "o"]);
+    assert!(told.code == Some(0) && !told.err.contains("keeps it"), "{}", told.err);
+}

@@ -14,6 +14,8 @@ pub struct FolderFacts {
 pub struct DetectedProgram {
     /// Scripts that train, the likeliest first.
     pub scripts: Vec<String>,
+    /// Those of them that are as likely as the first.
+    pub as_likely: Vec<String>,
     /// What installs the requirements.
     pub setup: Option<String>,
     /// Arguments of the first script that must be given, or that say where data is.
@@ -54,10 +56,13 @@ pub fn detect(facts: &FolderFacts) -> DetectedProgram {
         .filter(|(score, _)| *score > 0)
         .collect();
     scored.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(other.1)));
+    let best = scored.first().map(|(score, _)| *score);
+    let equals = scored.iter().skip(1).take_while(|(score, _)| Some(*score) == best);
+    let as_likely = equals.map(|(_, name)| (*name).to_owned()).collect();
     let scripts: Vec<String> = scored.into_iter().map(|(_, name)| name.to_owned()).collect();
     let text = scripts.first().and_then(|first| facts.scripts.iter().find(|(name, _)| name == first));
     let arguments = text.map(|(_, text)| arguments(text)).unwrap_or_default();
-    DetectedProgram { setup: setup(&facts.names), scripts, arguments }
+    DetectedProgram { setup: setup(&facts.names), scripts, as_likely, arguments }
 }
 
 /// How likely a script trains.
@@ -188,9 +193,12 @@ mod tests {
             ],
         ));
         assert_eq!(detected.scripts, ["train.py", "evaluate.py"]);
+        assert!(detected.as_likely.is_empty());
         assert_eq!(detected.setup.as_deref(), Some("python3 -m pip install -r requirements.txt"));
         assert_eq!(detect(&facts(&[], &[("torchless.py", "print()")])), DetectedProgram::default());
         assert_eq!(detect(&facts(&[], &[("train.py", "from mylib import fit\n")])).scripts, ["train.py"]);
+        let alike = format!("import torch\n{main}");
+        assert_eq!(detect(&facts(&[], &[("b.py", &alike), ("a.py", &alike)])).as_likely, ["b.py"]);
     }
 
     #[test]

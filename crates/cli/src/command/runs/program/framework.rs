@@ -8,7 +8,12 @@ pub struct ScriptDefaults {
     pub resume: Option<String>,
     /// Folders below the working folder that it saves to.
     pub outputs: Vec<String>,
+    /// It saves where [`OUTPUT_OPTION`] says, and neither its arguments nor its text say where that is.
+    pub lacks_output: bool,
 }
+
+/// The option of Hugging Face's `TrainingArguments` that names the folder of results.
+pub const OUTPUT_OPTION: &str = "--output_dir";
 
 /// Options of scripts that take a checkpoint's path.
 const RESUME: [&str; 7] = [
@@ -37,14 +42,24 @@ pub fn framework(text: &str, arguments: &[String]) -> ScriptDefaults {
     let is_hugging_face = uses("transformers") && text.contains("Trainer");
     let folder = OUTPUT.iter().find_map(|name| given(name, arguments)).or_else(|| written(text));
     let folder = folder.or_else(|| is_lightning.then(|| "lightning_logs".to_owned()));
+    let lacks_output = folder.is_none() && is_hugging_face && reads_arguments(text) && !are_in_a_file(arguments);
     let outputs = folder.filter(|folder| (is_lightning || is_hugging_face) && is_below(folder)).into_iter().collect();
-    ScriptDefaults { resume: resume(text, arguments), outputs }
+    ScriptDefaults { resume: resume(text, arguments), outputs, lacks_output }
+}
+
+/// Whether a script takes `TrainingArguments` from its command line.
+fn reads_arguments(text: &str) -> bool {
+    text.contains("TrainingArguments") && text.contains("HfArgumentParser")
+}
+
+/// Whether a file that `HfArgumentParser` reads has the arguments.
+fn are_in_a_file(arguments: &[String]) -> bool {
+    arguments.iter().any(|argument| [".json", ".yaml", ".yml"].iter().any(|end| argument.ends_with(end)))
 }
 
 /// The option that the script has for a checkpoint, unless the arguments have it already.
 fn resume(text: &str, arguments: &[String]) -> Option<String> {
-    let reads_arguments = text.contains("TrainingArguments") && text.contains("HfArgumentParser");
-    let of_framework = match (reads_arguments, text.contains("LightningCLI(")) {
+    let of_framework = match (reads_arguments(text), text.contains("LightningCLI(")) {
         (true, _) => Some("--resume_from_checkpoint"),
         (_, true) => Some("--ckpt_path"),
         (false, false) => None,
@@ -108,6 +123,7 @@ mod tests {
         let expected = ScriptDefaults {
             resume: resume.map(str::to_owned),
             outputs: outputs.iter().map(|folder| (*folder).to_owned()).collect(),
+            lacks_output: false,
         };
         assert_eq!(framework(text, &arguments), expected, "{text} {arguments:?}");
     }
@@ -139,5 +155,21 @@ mod tests {
         );
         check("import lightning as L\nL.Trainer(default_root_dir='run')\n", "", None, &["run"]);
         check("import torch\n", "--output_dir out", None, &[]);
+    }
+
+    /// Whether it has to be told where such a script saves.
+    fn check_lack(text: &str, arguments: &str, expected: bool) {
+        let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(framework(text, &arguments).lacks_output, expected, "{text} {arguments:?}");
+    }
+
+    #[test]
+    fn a_script_that_is_not_told_where_to_save_is_known() {
+        let hugging_face = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n";
+        check_lack(hugging_face, "--lr 1", true);
+        check_lack(hugging_face, "--output_dir /mnt/out", false);
+        check_lack(hugging_face, "arguments.json", false);
+        check_lack(&format!("{hugging_face}defaults = dict(output_dir='x')\n"), "", false);
+        check_lack("from transformers import Trainer, TrainingArguments\n", "", false);
     }
 }

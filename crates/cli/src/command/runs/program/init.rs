@@ -1,13 +1,13 @@
 //! `gradus init`: a job file for the training script of a folder, from at most five questions.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use domain::Job;
 use domain::file::written::{JobText, name_from, quoted};
 
 use super::composed::{ProcessesPerNode, ScriptRequest, compose};
 use super::detected::{DetectedProgram, FolderFacts, detect};
-use super::framework::{ScriptDefaults, framework};
+use super::framework::{OUTPUT_OPTION, ScriptDefaults, framework};
 use super::import::write_new;
 use crate::error::{Error, exit};
 use crate::printer::Printer;
@@ -47,6 +47,9 @@ pub struct Args {
     yes: bool,
 }
 
+/// Where a script saves that has to be told.
+const OUTPUT: &str = "out";
+
 /// Bytes of a script that are looked at.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -55,29 +58,23 @@ const MOST_BYTES: u64 = 1 << 20;
 /// # Errors
 /// [`Error`].
 pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
-    let path = args.folder.join(&args.output);
+    let output = within("--output", &args.output, &args.folder)?;
+    let path = args.folder.join(&output);
     if path.exists() {
         let message = format!("`{}` is there already, and is not overwritten", path.display());
         return Err(Error::Usage { message, hint: "name another file with `--output`".to_owned() });
     }
     let facts = gather(&args.folder)?;
     let mut detected = detect(&facts);
-    let script = match &args.script {
-        Some(script) => script.clone(),
-        None => first_script(&detected, &args.folder)?,
-    };
-    if !args.folder.join(&script).is_file() {
-        let message = format!("there is no script `{script}` in `{}`", args.folder.display());
-        return Err(Error::Usage { message, hint: "name a file of the folder with `--script`".to_owned() });
-    }
     let asks = !args.yes && printer.can_ask();
-    let script = answer(asks && args.script.is_none(), printer, "script that trains", &script);
+    let script = chosen(args, asks, &detected, printer)?;
     if detected.scripts.first() != Some(&script) {
         let scripts = facts.scripts.iter().filter(|(name, _)| *name == script).cloned().collect();
         let alone = FolderFacts { scripts, ..facts.clone() };
         detected = DetectedProgram { setup: detected.setup, ..detect(&alone) };
     }
-    let request = ask(args, asks, &script, &detected, &facts, printer);
+    let mut request = ask(args, asks, &script, &detected, &facts, printer);
+    request.workdir = back_from(&output);
     let text = text(&request, &detected);
     let parsed = Job::parse(&text, &path.to_string_lossy()).map_err(Error::Job)?;
     write_new(&path, &text)?;
@@ -96,6 +93,56 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
         "next: `gradus {next} {shown}`; three lines in the script save and resume it: docs/own-program.md"
     ));
     Ok(exit::DONE)
+}
+
+/// The script that trains: the one that was named, or that was found and not refused.
+fn chosen(args: &Args, asks: bool, detected: &DetectedProgram, printer: &mut Printer) -> Result<String, Error> {
+    let script = match &args.script {
+        Some(script) => script.clone(),
+        None => {
+            let found = first_script(detected, &args.folder)?;
+            if !detected.as_likely.is_empty() {
+                let others = detected.as_likely.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+                printer.say(format!("note: as likely to train as `{found}`: {others}; `--script` names one"));
+            }
+            answer(asks, printer, "script that trains", &found)
+        }
+    };
+    let script = within("--script", Path::new(&script), &args.folder)?;
+    if !args.folder.join(&script).is_file() {
+        let message = format!("there is no script `{}` in `{}`", script.display(), args.folder.display());
+        return Err(Error::Usage { message, hint: "name a file of the folder with `--script`".to_owned() });
+    }
+    Ok(script.to_string_lossy().into_owned())
+}
+
+/// A file by its path from the folder. The folder alone is copied to the machine, and a job file elsewhere would mean another one.
+///
+/// # Errors
+/// [`Error::Usage`] for a path that leads out of it.
+fn within(option: &str, file: &Path, folder: &Path) -> Result<PathBuf, Error> {
+    let mut inner = PathBuf::new();
+    for part in file.components() {
+        match part {
+            Component::Normal(part) => inner.push(part),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                let folder = folder.display();
+                let message = format!("`{option} {}` is not a path from the folder `{folder}`", file.display());
+                let hint = format!("name a file within `{folder}`, or another folder: `gradus init FOLDER`");
+                return Err(Error::Usage { message, hint });
+            }
+        }
+    }
+    Ok(inner)
+}
+
+/// The folder, from that of a job file within it.
+fn back_from(output: &Path) -> String {
+    match output.components().count() {
+        0 | 1 => ".".to_owned(),
+        parts => vec![".."; parts - 1].join("/"),
+    }
 }
 
 /// The script that is proposed.
@@ -134,7 +181,11 @@ fn ask(
     let given =
         |text: String, none: &[&str]| Some(text).filter(|text| !text.is_empty() && !none.contains(&text.as_str()));
     let text = facts.scripts.iter().find(|(name, _)| name == script).map_or("", |(_, text)| text.as_str());
-    let ScriptDefaults { resume, outputs } = framework(text, &program[2..]);
+    let ScriptDefaults { resume, mut outputs, lacks_output } = framework(text, &program[2..]);
+    if lacks_output {
+        program.extend([OUTPUT_OPTION, OUTPUT].map(str::to_owned));
+        outputs.push(OUTPUT.to_owned());
+    }
     let stem = Path::new(script).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     ScriptRequest {
         name: name_from(&stem),

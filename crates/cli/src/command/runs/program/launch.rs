@@ -9,7 +9,7 @@ use domain::{Problems, Rate};
 use server::Home;
 
 use super::composed::{ProcessesPerNode, ScriptRequest, compose};
-use super::framework::{ScriptDefaults, framework};
+use super::framework::{OUTPUT_OPTION, ScriptDefaults, framework};
 use super::script;
 use crate::command::runs::run::{StartOptions, start};
 use crate::error::{Error, exit};
@@ -161,7 +161,13 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     if args.workdir.is_none() {
         script::check_size(&found.workdir, GlobalSettings::variable("HOME").as_deref())?;
     }
-    let request = request(&args, &found)?;
+    let defaults = framework(&script::text(&found), &args.arguments);
+    if defaults.lacks_output && args.outputs.is_empty() {
+        printer.say(format!(
+            "note: where the script saves is not known, so each attempt starts over; `-- {OUTPUT_OPTION} out` keeps it"
+        ));
+    }
+    let request = request(&args, &found, defaults)?;
     let text = compose(&request).render();
     let overrides =
         JobOverrides { price: args.price, seed: None, envs: Vec::new(), secrets: args.secrets, secret_file: None };
@@ -204,8 +210,8 @@ fn check_words(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// The request of the options.
-fn request(args: &Args, found: &script::LaunchedScript) -> Result<ScriptRequest, Error> {
+/// The request of the options, and of what the script does by itself.
+fn request(args: &Args, found: &script::LaunchedScript, defaults: ScriptDefaults) -> Result<ScriptRequest, Error> {
     let inner = found.inner.to_string_lossy().into_owned();
     let stem = match args.module {
         true => inner.rsplit('.').next().unwrap_or_default().to_owned(),
@@ -216,7 +222,7 @@ fn request(args: &Args, found: &script::LaunchedScript) -> Result<ScriptRequest,
     program.push(inner);
     program.extend(args.arguments.iter().cloned());
     let pair = |text: &String| env(text, &GlobalSettings::variable);
-    let ScriptDefaults { resume, outputs } = framework(&script::text(found), &args.arguments);
+    let ScriptDefaults { resume, outputs, .. } = defaults;
     Ok(ScriptRequest {
         name: args.name.clone().unwrap_or_else(|| name_from(&stem)),
         program,
