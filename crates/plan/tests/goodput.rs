@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use domain::event::{RentIntended, RunEnd, Submitted};
 use domain::random::Draws;
-use domain::rank::Ready;
+use domain::rank::{Fetching, Ready, Step};
 use domain::run::{AttemptEnd, Outcome, StopBy};
 use domain::{
     AttemptId, Cause, Elapsed, Event, Fence, Finding, InstanceId, Job, Money, Node, Offer, Plan, Record, RunId,
@@ -95,7 +95,7 @@ fn history(events: Vec<(u64, Event)>) -> Vec<Record> {
 
 fn seconds(step: u64, data_wait: u64, checkpoint: u64) -> StepTotals {
     let [step_us, data_wait_us, checkpoint_us] = [step, data_wait, checkpoint].map(|seconds| seconds * SECOND);
-    StepTotals { step_us, data_wait_us, checkpoint_us }
+    StepTotals { step_us, data_wait_us, checkpoint_us, began: None }
 }
 
 fn parts(goodput: Goodput) -> BTreeMap<&'static str, u64> {
@@ -173,6 +173,40 @@ fn what_is_stopped_takes_no_time_and_a_program_is_productive_as_far_as_is_known(
     let found = goodput(&records, &BTreeMap::new(), &BTreeMap::new(), Timestamp(1_010 * SECOND as i64));
     let expected = [("start-up", 2 + 1), ("productive", 10 + 1 + 5), ("waiting for a machine", 4)];
     assert_eq!(parts(found), BTreeMap::from(expected));
+}
+
+/// Of 8 s, a program that was stopped imports for 2 s, makes steps for 5 s with 1 s of saving, and saves for 1 s at its end.
+#[test]
+fn what_a_program_does_before_its_first_step_is_start_up() {
+    let records = history(vec![
+        (0, submitted()),
+        (0, rent(1)),
+        (0, launched(1)),
+        (0, intended(1, run().instance(1))),
+        (1, Event::AttemptReady { attempt: attempt(1), ready: None }),
+        (9, ended(1, AttemptEnd::Stopped { step: Some(50) })),
+        (9, over(RunEnd::Stopped { by: StopBy::User })),
+    ]);
+    let mut totals = seconds(5, 0, 1);
+    let parts_of =
+        |totals| parts(goodput(&records, &BTreeMap::from([(attempt(1), totals)]), &BTreeMap::new(), Timestamp(0)));
+    // Of steps that an earlier version kept it is not known when they began.
+    assert_eq!(parts_of(totals), BTreeMap::from([("start-up", 1), ("productive", 4), ("checkpoints", 1 + 3)]));
+    let step = Step {
+        step: 1,
+        epoch: 0,
+        loss: 1.0,
+        lr: 0.1,
+        samples: 1,
+        step_us: SECOND,
+        data_wait_us: 0,
+        checkpoint_us: 0,
+        data: Fetching::default(),
+    };
+    totals.begin(&step, Timestamp(4 * SECOND as i64));
+    totals.begin(&step, Timestamp(5 * SECOND as i64));
+    assert_eq!(totals.began, Some(Timestamp(3 * SECOND as i64)));
+    assert_eq!(parts_of(totals), BTreeMap::from([("start-up", 1 + 2), ("productive", 4), ("checkpoints", 1 + 1)]));
 }
 
 /// An attempt that resumed from an older checkpoint than the one before it takes that one's steps back too.

@@ -105,7 +105,7 @@ impl Series {
                 let row = params![instance.as_str(), entry.seq as i64, run.as_str(), attempt, at.0, text];
                 let is_new = statement.execute(row)? > 0;
                 if let (true, Report::Step(step)) = (is_new, report) {
-                    totals::add(&transaction, run, &entry.attempt, step)?;
+                    totals::add(&transaction, run, &entry.attempt, (step, at))?;
                 }
             }
             transaction.commit()

@@ -12,7 +12,7 @@ use domain::rank::Step;
 use domain::run::AttemptEnd;
 use domain::{AttemptId, Elapsed, Event, Record, Timestamp};
 
-/// The time of an attempt's steps, in microseconds.
+/// The time of an attempt's steps, in microseconds, and when they began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StepTotals {
     /// From the end of the step before to the end of each.
@@ -21,9 +21,17 @@ pub struct StepTotals {
     pub data_wait_us: u64,
     /// Part of `step_us`: taking snapshots and waiting for the checkpoint writer.
     pub checkpoint_us: u64,
+    /// When the first of them began, as far as it is known: when it was heard of, without its own time.
+    pub began: Option<Timestamp>,
 }
 
 impl StepTotals {
+    /// Notes that one was heard of `at` a time; the first counts.
+    pub fn begin(&mut self, step: &Step, at: Timestamp) {
+        let took = i64::try_from(step.step_us).unwrap_or(i64::MAX);
+        self.began.get_or_insert(Timestamp(at.0.saturating_sub(took)));
+    }
+
     /// Adds one step.
     pub fn add(&mut self, step: &Step) {
         self.step_us += step.step_us;
@@ -35,8 +43,8 @@ impl StepTotals {
 /// How the time of a run was spent; the parts sum to [`Goodput::wall`]. Time in which the run was stopped is excluded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Goodput {
-    /// Steps that were not lost, evaluations, and the export of the model. For the user's own program all the time
-    /// between its start and its end.
+    /// Steps that were not lost, evaluations, and the export of the model. For the user's own program that
+    /// reports no steps, all the time between its start and its end.
     pub productive: Elapsed,
     /// From the machine's launch to the first step: booting, fetching, preparing data, loading the model.
     pub start_up: Elapsed,
@@ -114,7 +122,11 @@ pub fn kept_steps(records: &[Record]) -> BTreeMap<AttemptId, u64> {
 enum Phase<'a> {
     Waiting,
     Preparing,
-    Training(&'a AttemptId),
+    Training {
+        attempt: &'a AttemptId,
+        /// It was started and prepares itself: a user's program.
+        is_program: bool,
+    },
     /// The model stands, or the state is saved, and nothing was decided yet.
     Ending,
     Stopped,
@@ -130,51 +142,69 @@ pub fn goodput(
 ) -> Goodput {
     let mut sum = Goodput::default();
     let (mut phase, mut since, mut has_trained) = (Phase::Stopped, now, false);
-    let totals = |all: &BTreeMap<AttemptId, StepTotals>, id| all.get(id).copied().unwrap_or_default();
     for record in records {
         let next = match (&record.event, &phase) {
             (Event::Submitted(_) | Event::ResumeRequested { .. }, Phase::Stopped) => Phase::Waiting,
             (Event::RentIntended(_), Phase::Preparing | Phase::Ending) => Phase::Waiting,
             (Event::Launched { .. } | Event::MachineTaken(_), Phase::Waiting)
             | (Event::AttemptIntended { .. }, Phase::Waiting | Phase::Ending) => Phase::Preparing,
-            (Event::AttemptReady { attempt, .. }, _) => Phase::Training(attempt),
+            (Event::AttemptReady { attempt, ready }, _) => Phase::Training { attempt, is_program: ready.is_none() },
             (Event::AttemptEnded { end: AttemptEnd::Failed { .. }, .. }, _) => Phase::Preparing,
             (Event::AttemptEnded { .. }, _) => Phase::Ending,
             (Event::Ended { end: RunEnd::Done { .. } | RunEnd::Stopped { .. }, .. }, _) => Phase::Stopped,
             _ => continue,
         };
         let end = if let Event::AttemptEnded { end, .. } = &record.event { Some(end) } else { None };
-        let passed = record.at.since(since);
-        match &phase {
-            Phase::Training(id) => sum.train(passed, totals(steps, id), totals(lost, id), end),
-            phase => sum.add(phase, passed, has_trained),
-        }
+        sum.pass(&phase, Passed { since, until: record.at, has_trained, end }, (steps, lost));
         // What was stopped starts anew when it is resumed; nothing has to be made good.
-        has_trained = !matches!(next, Phase::Stopped) && (has_trained || matches!(phase, Phase::Training(_)));
+        has_trained = !matches!(next, Phase::Stopped) && (has_trained || matches!(phase, Phase::Training { .. }));
         (phase, since) = (next, record.at);
     }
-    match phase {
-        Phase::Training(id) => sum.train(now.since(since), totals(steps, id), totals(lost, id), None),
-        phase => sum.add(&phase, now.since(since), has_trained),
-    }
+    sum.pass(&phase, Passed { since, until: now, has_trained, end: None }, (steps, lost));
     sum
 }
 
+/// A time that was spent in one phase.
+struct Passed<'a> {
+    since: Timestamp,
+    until: Timestamp,
+    /// Another attempt has trained before.
+    has_trained: bool,
+    /// How the attempt ended then, if it did.
+    end: Option<&'a AttemptEnd>,
+}
+
+/// The time of each attempt's steps.
+type StepTimes = BTreeMap<AttemptId, StepTotals>;
+
 impl Goodput {
+    /// Adds the time of a phase.
+    fn pass(&mut self, phase: &Phase, passed: Passed, (steps, lost): (&StepTimes, &StepTimes)) {
+        let Phase::Training { attempt, is_program } = phase else {
+            return self.add(phase, passed.until.since(passed.since), passed.has_trained);
+        };
+        let totals = |all: &StepTimes| all.get(*attempt).copied().unwrap_or_default();
+        let steps = totals(steps);
+        let began = steps.began.filter(|_| *is_program);
+        let before = began.map_or(Elapsed(0), |began| began.since(passed.since));
+        self.train(&passed, before, steps, totals(lost));
+    }
+
     fn add(&mut self, phase: &Phase, time: Elapsed, has_trained: bool) {
         let part = match phase {
             Phase::Waiting => &mut self.waiting,
             Phase::Preparing if has_trained => &mut self.recovery,
             Phase::Preparing => &mut self.start_up,
-            Phase::Training(_) | Phase::Ending => &mut self.productive,
+            Phase::Training { .. } | Phase::Ending => &mut self.productive,
             Phase::Stopped => return,
         };
         part.0 += time.0;
     }
 
-    /// Divides the time of an attempt that made steps. Clocks may differ slightly: no part exceeds the remainder.
-    fn train(&mut self, time: Elapsed, steps: StepTotals, lost: StepTotals, end: Option<&AttemptEnd>) {
-        let mut left = time.0;
+    /// Divides the time of an attempt that made steps, the first of them after `before`. Clocks may differ slightly: no part
+    /// exceeds the remainder.
+    fn train(&mut self, passed: &Passed, before: Elapsed, steps: StepTotals, lost: StepTotals) {
+        let mut left = passed.until.since(passed.since).0;
         let mut take = |wanted: u64| {
             let taken = wanted.min(left);
             left -= taken;
@@ -188,8 +218,10 @@ impl Goodput {
         self.productive.0 += take(kept(steps.step_us, lost.step_us).saturating_sub(wait + saving));
         self.data_wait.0 += wait;
         self.checkpoint.0 += saving;
+        let before = Elapsed(take(before.0));
+        self.add(&Phase::Preparing, before, passed.has_trained);
         // After the last step.
-        match end {
+        match passed.end {
             Some(AttemptEnd::Failed { .. }) if is_measured => self.recovery.0 += left,
             Some(AttemptEnd::Stopped { .. }) if is_measured => self.checkpoint.0 += left,
             Some(_) | None => self.productive.0 += left,

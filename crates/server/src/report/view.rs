@@ -336,7 +336,9 @@ fn goodput(run: &RunId, records: &[Record], points: &[Point], ours: &Ours) -> Go
     let (mut steps, mut lost) = (BTreeMap::<_, StepTotals>::new(), BTreeMap::<_, StepTotals>::new());
     for point in points {
         let Report::Step(step) = &point.report else { continue };
-        steps.entry(point.attempt.clone()).or_default().add(step);
+        let totals = steps.entry(point.attempt.clone()).or_default();
+        totals.begin(step, point.at);
+        totals.add(step);
         if kept.get(&point.attempt).is_some_and(|last| step.step > *last) {
             lost.entry(point.attempt.clone()).or_default().add(step);
         }

@@ -13,6 +13,9 @@ use crate::error::Error;
 
 /// Makes the table, with the sums of what an earlier version has kept.
 pub(super) fn create(db: &Connection) -> rusqlite::Result<()> {
+    db.execute_batch(
+        "CREATE TABLE IF NOT EXISTS step_begins (attempt TEXT PRIMARY KEY, run TEXT NOT NULL, at INTEGER NOT NULL) STRICT",
+    )?;
     let exists = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'step_totals')";
     if db.query_row(exists, [], |row| row.get(0))? {
         return Ok(());
@@ -31,8 +34,20 @@ pub(super) fn create(db: &Connection) -> rusqlite::Result<()> {
     )
 }
 
-/// Adds a step that is stored for the first time.
-pub(super) fn add(db: &Connection, run: &RunId, attempt: &AttemptId, step: &Step) -> rusqlite::Result<()> {
+/// Adds a step that is stored for the first time, `at` the time when it arrived.
+pub(super) fn add(
+    db: &Connection,
+    run: &RunId,
+    attempt: &AttemptId,
+    (step, at): (&Step, Timestamp),
+) -> rusqlite::Result<()> {
+    let mut first = StepTotals::default();
+    first.begin(step, at);
+    // Of an attempt that an earlier version has begun to keep, the first step is past.
+    let sql = "INSERT OR IGNORE INTO step_begins SELECT ?1, ?2, ?3
+        WHERE NOT EXISTS (SELECT 1 FROM step_totals WHERE attempt = ?1)";
+    let began = first.began.unwrap_or(at).0;
+    db.prepare_cached(sql)?.execute(params![attempt.as_str(), run.as_str(), began])?;
     let sql = "INSERT INTO step_totals VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (attempt) DO UPDATE SET
         step_us = step_us + excluded.step_us, data_wait_us = data_wait_us + excluded.data_wait_us,
         checkpoint_us = checkpoint_us + excluded.checkpoint_us";
@@ -82,11 +97,14 @@ impl Series {
     }
 
     fn step_totals(&self, run: &RunId) -> rusqlite::Result<BTreeMap<AttemptId, StepTotals>> {
-        let sql = "SELECT attempt, step_us, data_wait_us, checkpoint_us FROM step_totals WHERE run = ?1";
+        let sql = "SELECT totals.attempt, step_us, data_wait_us, checkpoint_us, begins.at FROM step_totals AS totals
+            LEFT JOIN step_begins AS begins ON begins.attempt = totals.attempt WHERE totals.run = ?1";
         let mut statement = self.db.prepare_cached(sql)?;
         let rows = statement.query_map(params![run.as_str()], |row| {
             let micros = |column| row.get::<_, i64>(column).map(|micros| micros.max(0) as u64);
-            let totals = StepTotals { step_us: micros(1)?, data_wait_us: micros(2)?, checkpoint_us: micros(3)? };
+            let [step_us, data_wait_us, checkpoint_us] = [micros(1)?, micros(2)?, micros(3)?];
+            let began = row.get::<_, Option<i64>>(4)?.map(Timestamp);
+            let totals = StepTotals { step_us, data_wait_us, checkpoint_us, began };
             Ok((AttemptId::new(row.get::<_, String>(0)?), totals))
         })?;
         rows.collect()
@@ -182,17 +200,23 @@ mod tests {
         let (run, instance) = (RunId::new("r"), InstanceId::new("r-i1"));
         let entries: Vec<Entry> = (1..=5).map(|number| step(number, "r-a1", number)).collect();
         let check = |series: &Series| {
-            let totals = StepTotals { step_us: 515, data_wait_us: 50, checkpoint_us: 5 };
+            let began = Some(Timestamp(1_000_000 - 101));
+            let totals = StepTotals { step_us: 515, data_wait_us: 50, checkpoint_us: 5, began };
             assert_eq!(series.step_totals(&run).unwrap(), BTreeMap::from([(AttemptId::new("r-a1"), totals)]));
             let after = series.after(&run, &AttemptId::new("r-a1"), 3).unwrap();
-            assert_eq!(after, StepTotals { step_us: 209, data_wait_us: 20, checkpoint_us: 2 });
+            assert_eq!(after, StepTotals { step_us: 209, data_wait_us: 20, checkpoint_us: 2, began: None });
         };
         let mut series = Series::open(&home).unwrap();
-        series.keep(Timestamp(1), &run, &instance, &entries[..3]).unwrap();
+        series.keep(Timestamp(1_000_000), &run, &instance, &entries[..3]).unwrap();
         // An agent that got no reply repeats its entries.
-        series.keep(Timestamp(2), &run, &instance, &entries).unwrap();
+        series.keep(Timestamp(2_000_000), &run, &instance, &entries).unwrap();
         check(&series);
         series.db.execute_batch("DROP TABLE step_totals").unwrap();
         check(&Series::open(&home).unwrap());
+        // An earlier version kept the sums alone, and goes on with them.
+        series.db.execute_batch("DROP TABLE step_begins").unwrap();
+        let mut series = Series::open(&home).unwrap();
+        series.keep(Timestamp(3_000_000), &run, &instance, &[step(6, "r-a1", 6)]).unwrap();
+        assert_eq!(series.step_totals(&run).unwrap()[&AttemptId::new("r-a1")].began, None);
     }
 }
