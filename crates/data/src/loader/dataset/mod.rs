@@ -52,8 +52,8 @@ pub struct Dataset {
 /// Where the pixels come from.
 #[derive(Debug)]
 enum Pixels {
-    /// All in memory: sample by sample, channel by channel, row by row.
-    Kept(Vec<u8>),
+    /// All in memory: sample by sample, channel by channel, row by row. With the files they are of, for their names.
+    Kept(Vec<u8>, Option<Box<Encoded>>),
     /// Read and decoded each time.
     Encoded(Box<Encoded>, Geometry),
 }
@@ -167,8 +167,8 @@ impl Dataset {
     /// The name of a sample in messages: its path below the root, or its number.
     pub fn name(&self, sample: u32) -> String {
         match &self.pixels {
-            Pixels::Encoded(encoded, _) => encoded.name(sample as usize),
-            Pixels::Kept(_) => sample.to_string(),
+            Pixels::Encoded(encoded, _) | Pixels::Kept(_, Some(encoded)) => encoded.name(sample as usize),
+            Pixels::Kept(_, None) => sample.to_string(),
         }
     }
 
@@ -238,7 +238,7 @@ impl Dataset {
     /// [`Error`] if they cannot be read or are malformed.
     pub fn marks(&self, sample: u32) -> Result<Vec<Annotation>, Error> {
         let note = match &self.pixels {
-            Pixels::Kept(_) => self.notes.get(sample as usize).map(|note| note.to_vec()).unwrap_or_default(),
+            Pixels::Kept(..) => self.notes.get(sample as usize).map(|note| note.to_vec()).unwrap_or_default(),
             Pixels::Encoded(encoded, _) => encoded.note(sample as usize)?,
         };
         of_note(&note, self.classes.len()).map_err(|why| Error::Image { name: self.name(sample), why })
@@ -246,13 +246,13 @@ impl Dataset {
 
     /// Whether all images are decoded and in memory.
     pub fn in_memory(&self) -> bool {
-        matches!(self.pixels, Pixels::Kept(_))
+        matches!(self.pixels, Pixels::Kept(..))
     }
 
     /// How images are stored.
     pub fn kept(&self) -> ImageStorage {
         match &self.pixels {
-            Pixels::Kept(_) => ImageStorage::Memory,
+            Pixels::Kept(..) => ImageStorage::Memory,
             Pixels::Encoded(encoded, _) => match encoded.codec(0) {
                 SampleCodec::Coefficients => ImageStorage::Coefficients,
                 SampleCodec::Original | SampleCodec::Pixels | SampleCodec::Tokens => ImageStorage::Files,
@@ -263,7 +263,7 @@ impl Dataset {
     /// Reads of remote data since the start; `None` for local data.
     pub fn reads(&self) -> Option<CacheCounts> {
         match &self.pixels {
-            Pixels::Kept(_) => None,
+            Pixels::Kept(..) => None,
             Pixels::Encoded(encoded, _) => encoded.reads(),
         }
     }
@@ -271,7 +271,7 @@ impl Dataset {
     /// Whether images are read from remote storage.
     pub(crate) fn is_remote(&self) -> bool {
         match &self.pixels {
-            Pixels::Kept(_) => false,
+            Pixels::Kept(..) => false,
             Pixels::Encoded(encoded, _) => encoded.is_remote(),
         }
     }
@@ -306,7 +306,7 @@ impl Dataset {
     ) -> Result<&'a [u8], Error> {
         let length = self.sample_len();
         match &self.pixels {
-            Pixels::Kept(pixels) => Ok(&pixels[sample as usize * length..][..length]),
+            Pixels::Kept(pixels, _) => Ok(&pixels[sample as usize * length..][..length]),
             Pixels::Encoded(encoded, geometry) => {
                 scratch.planes.resize(length, 0);
                 scratch.reading.when = when;
@@ -319,7 +319,7 @@ impl Dataset {
     /// The deterministic crop of images, if images are cropped.
     pub(crate) fn recipe(&self) -> Option<ImageTransform> {
         match &self.pixels {
-            Pixels::Kept(_) => None,
+            Pixels::Kept(..) => None,
             Pixels::Encoded(_, geometry) => geometry.recipe,
         }
     }

@@ -74,7 +74,7 @@ impl<'a> Opening<'a> {
             parts,
             Shape { channels, height, width, full },
             (mean, std),
-            (Pixels::Kept(pixels), Vec::new()),
+            (Pixels::Kept(pixels, None), Vec::new()),
         ))
     }
 
@@ -118,7 +118,12 @@ impl<'a> Opening<'a> {
         let (mean, std) =
             self.normalize(3, 255, &parts, provenance, |sample| moments[sample as usize].clone().unwrap_or_default())?;
         let contents = match kept {
-            Some(kept) => (Pixels::Kept(kept), encoded.notes()?),
+            Some(kept) => {
+                let notes = encoded.notes()?;
+                // Remote files would stay open for names alone.
+                let names = (!encoded.is_remote()).then(|| Box::new(encoded));
+                (Pixels::Kept(kept, names), notes)
+            }
             None => (Pixels::Encoded(Box::new(encoded), geometry), Vec::new()),
         };
         Ok(self.dataset(parts, Shape { channels: 3, height, width, full: 255 }, (mean, std), contents))

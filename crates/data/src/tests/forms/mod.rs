@@ -73,6 +73,10 @@ fn data_that_does_not_fit_in_memory_gives_the_same_batches() {
         assert_eq!((in_memory.mean(), in_memory.std(), in_memory.skipped()), (read.mean(), read.std(), read.skipped()));
         for part in [Part::Train, Part::Validation, Part::Test] {
             assert_eq!(all(&in_memory, part), all(&read, part));
+            let names = |dataset: &Dataset| -> Vec<String> {
+                dataset.part(part).iter().map(|sample| dataset.name(*sample)).collect()
+            };
+            assert_eq!(names(&in_memory), names(&read));
         }
     }
 }
