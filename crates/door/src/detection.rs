@@ -12,7 +12,7 @@ use store::{Access, Limits, Meter};
 
 use crate::augment::augmentations;
 use crate::dlpack::BatchTensor;
-use crate::loader::{interruptible, normalize, part_named, plain_spec, share_of, with_hint};
+use crate::loader::{interruptible, normalize, of_images, part_named, plain_spec, share_of, with_hint};
 
 /// A stream of batches of images with boxes that can seek.
 #[pyclass(name = "DetectionLoader", frozen)]
@@ -79,7 +79,7 @@ impl PyDetectionLoader {
     /// The next batch of this rank, or `None` after the last one.
     fn next(&self, py: Python<'_>) -> PyResult<Option<NextDetection>> {
         let next = py.detach(|| self.running.lock().unwrap_or_else(PoisonError::into_inner).next());
-        let next = next.transpose().map_err(|error| PyRuntimeError::new_err(with_hint(&error, error.hint())))?;
+        let next = next.transpose().map_err(|error| PyRuntimeError::new_err(of_images(&error)))?;
         let Some(batch) = next else { return Ok(None) };
         let DetectionBatch { images, objects, size, cursor_after, .. } = batch;
         let counts: Vec<usize> = objects.iter().map(Vec::len).collect();
@@ -149,7 +149,7 @@ fn open(
     let staged = staged.map_err(|error| with_hint(&error, error.hint()))?;
     let mut provenance = Provenance::of_run(None, false, false);
     let dataset = DetectionDataset::open_known(spec, &staged.path, seed, &mut provenance);
-    let dataset = dataset.map_err(|error| with_hint(&error, error.hint()))?;
+    let dataset = dataset.map_err(|error| of_images(&error))?;
     let identity = provenance.found().cloned().ok_or("the data was opened without listing its samples")?;
     Ok((dataset, identity))
 }

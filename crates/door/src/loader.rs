@@ -116,8 +116,7 @@ impl PyLoader {
                 Poll::Pending => py.check_signals()?,
             }
         };
-        let Some(batch) = next.transpose().map_err(|error| PyRuntimeError::new_err(with_hint(&error, error.hint())))?
-        else {
+        let Some(batch) = next.transpose().map_err(|error| PyRuntimeError::new_err(of_images(&error)))? else {
             return Ok(None);
         };
         let (after, len) = (batch.cursor_after(), batch.len());
@@ -266,7 +265,7 @@ fn open(uri: &str, spec: &Data, seed: u64, cache: &Path, access: &Access) -> Res
     let staged = staged.map_err(|error| with_hint(&error, error.hint()))?;
     let mut provenance = Provenance::of_run(None, false, false);
     let dataset = Dataset::open_known(spec, &staged.path, seed, &mut provenance);
-    let dataset = dataset.map_err(|error| with_hint(&error, error.hint()))?;
+    let dataset = dataset.map_err(|error| of_images(&error))?;
     let identity = provenance.found().cloned().ok_or("the data was opened without listing its samples")?;
     Ok((dataset, identity))
 }
@@ -332,6 +331,20 @@ pub(crate) fn with_hint(error: &dyn Display, hint: Option<String>) -> String {
         Some(hint) => format!("{error}\nhint: {hint}"),
         None => error.to_string(),
     }
+}
+
+/// An error of a loader of images and its hint, in the words of its keywords.
+pub(crate) fn of_images(error: &data::Error) -> String {
+    let hint = match error {
+        data::Error::Image { .. } => {
+            Some("replace the file, or leave such images out with `skip_corrupt=True`".to_owned())
+        }
+        data::Error::Line { .. } => {
+            Some("correct the line, or leave such lines out with `skip_corrupt=True`".to_owned())
+        }
+        other => other.hint(),
+    };
+    with_hint(error, hint)
 }
 
 pub(crate) fn unknown(what: &str, found: &str, known: &[&str]) -> PyErr {

@@ -239,8 +239,12 @@ class Loading(unittest.TestCase):
                 file.write(b"no image")
             loader = gradus.Loader(folder, "imagenet-val", 8, **OPTIONS)
             for _ in range(3):
-                with self.assertRaisesRegex(RuntimeError, "038.png"):
+                with self.assertRaisesRegex(RuntimeError, "(?s)038.png.*skip_corrupt=True"):
                     self.epoch(loader)
+            # Decoded when it is made.
+            with self.assertRaisesRegex(RuntimeError, "(?s)038.png.*skip_corrupt=True"):
+                gradus.Loader(folder, "small-images", 8, **OPTIONS)
+            self.assertEqual(len(gradus.Loader(folder, "small-images", 13, skip_corrupt=True, **OPTIONS)), 3)
 
     def test_an_interrupt_ends_the_wait_for_a_large_batch_and_loses_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -287,7 +291,10 @@ class Loading(unittest.TestCase):
     def test_what_is_wrong_is_said(self):
         for options, words in [
             ({"recipe": "imagenet"}, "imagenet-train"), ({"rank": 2, "world": 2}, "ranks count from 0"),
-            ({"batch": 0}, "at least one"), ({"batch": 4, "world": 8}, "samples of all ranks together"), ({"numbers": "f64"}, "bf16"), ({"part": "all"}, "val"),
+            ({"batch": 0}, "`batch` is 0"), ({"batch": -1}, "`batch` is -1"), ({"workers": -1}, "`workers` is -1"),
+            ({"seed": -1}, "`seed` is -1"), ({"size": 0}, "`size` is 0, and must be at least 8"), ({"size": -4}, "`size` is -4"),
+            ({"rank": -1, "world": 2}, "`rank` is -1"), ({"world": 0}, "`world` is 0"), ({"size": 5000}, "at most 4096"),
+            ({"batch": 4, "world": 8}, "samples of all ranks together"), ({"numbers": "f64"}, "bf16"), ({"part": "all"}, "val"),
             ({"mean": [0.5]}, "together"), ({"tensors": "jax"}, "numpy"),
         ]:
             with self.assertRaisesRegex(ValueError, words):
@@ -299,6 +306,12 @@ class Loading(unittest.TestCase):
             loader.load_state_dict({**loader.state_dict(), "seed": 6})
         with self.assertRaisesRegex(ValueError, "not among"):
             loader.load_state_dict({**loader.state_dict(), "pos": COUNT})
+        for state, kind, words in [
+            (None, TypeError, "`state` is"), ({}, ValueError, "has no `epoch`"), ({"epoch": 1}, ValueError, "has no `pos`"),
+            ({**loader.state_dict(), "pos": -1}, ValueError, r"`state\['pos'\]` is -1"),
+        ]:
+            with self.assertRaisesRegex(kind, words):
+                loader.load_state_dict(state)
 
 
 if __name__ == "__main__":

@@ -82,6 +82,10 @@ class Transforming(Folder):
         last = next(iter(self.loader(transform=lambda image: image, channels_last=True)))[0]
         self.assertTrue(torch.equal(last, floats[0][0]) and last.is_contiguous(memory_format=torch.channels_last))
 
+    def test_a_sample_that_is_kept_in_memory_is_named_too(self):
+        with self.assertRaisesRegex(RuntimeError, r"failed for the sample `.*c\d/\d{3}\.jpg`: ZeroDivisionError"):
+            next(iter(self.loader("small-images", transform=lambda image: 1 / 0)))
+
     def test_other_forms_and_numpy_are_stacked_as_they_are(self):
         tensors = next(iter(self.loader(transform=lambda image: torch.from_numpy(image).permute(2, 0, 1)[:1])))[0]
         self.assertEqual(tensors.shape, (8, 1, 32, 32))
@@ -325,7 +329,7 @@ class Texts(Folder, Ranks):
     def test_what_is_wrong_is_said(self):
         for options, words in [
             ({"goal": "previous"}, "next, masked, class"), ({"goal": "class"}, "names the column"),
-            ({"documents": "mixed"}, "together, apart"), ({"length": 1}, "at least 2"), ({"batch": 0}, "at least one"),
+            ({"documents": "mixed"}, "together, apart"), ({"length": 1}, "at least 2"), ({"batch": 0}, "`batch` is 0"), ({"length": -1}, "`length` is -1"),
         ]:
             with self.assertRaisesRegex(ValueError, words):
                 self.loader_of("next.txt", self.TEXT, **options)

@@ -120,7 +120,7 @@ class Arbitrary(unittest.TestCase):
 
     def test_what_is_wrong_is_said(self):
         for options, kind, words in [
-            ({"decode": 3}, TypeError, "a callable on bytes"), ({"batch": 0}, ValueError, "at least one"),
+            ({"decode": 3}, TypeError, "a callable on bytes"), ({"batch": 0}, ValueError, "`batch` is 0"),
             ({"rank": 2, "world": 2}, ValueError, "ranks count from 0"),
             ({"uri": os.path.join(self.folder.name, "nowhere")}, RuntimeError, "nowhere"),
         ]:

@@ -11,6 +11,7 @@ import json
 import os
 
 from . import _door
+from ._loaders.checks import SIZES, begun, whole
 from ._loaders.device import copies
 from ._loaders.opening import opening, threads
 from ._loaders.ranks import share_of, warn_of_ranks
@@ -49,7 +50,9 @@ class Loader:
     pin_memory     whether batches are in pinned memory, where there is CUDA
 
     An image that cannot be decoded, or a transform that raises, is a RuntimeError that names the sample; who calls `next`
-    again meets the same batch.
+    again meets the same batch. Images that are shown whole, as with small-images, are decoded when the loader is made, if all fit
+    into 512 MiB: then that raises. With `skip_corrupt` images that cannot be decoded are left out. A number that is out of
+    its range is a ValueError that names the argument; `size` is from 8 to 4096 pixels.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Loader:
         tensors=None, augment=None, transform=None, device=None, pin_memory=False,
     ):
         workers, augment = threads(workers), None if augment is None else json.dumps(list(augment))
+        batch, seed, size = whole("batch", batch, 1), whole("seed", seed), None if size is None else whole("size", size, *SIZES)
         if transform is not None and numbers == "bf16":
             raise ValueError("`transform` gets NumPy arrays, which have no bf16; `numbers` is \"u8\" or \"f32\" with it")
         uri, shares, cache, environment = opening(uri, split, cache)
@@ -211,7 +215,11 @@ class Loader:
         }
 
     def load_state_dict(self, state):
-        """Resumes where `state` was taken, with any `world`, `workers` and `batch`."""
+        """Resumes where `state` was taken, with any `world`, `workers` and `batch`.
+
+        Raises ValueError for the state of a loader with other samples or another order, and for what is no such state.
+        """
+        epoch, pos = begun(state)
         known = self.state_dict()
         for key in (*self._known, "samples", "trains", "identity"):
             if state.get(key, known[key]) != known[key]:
@@ -219,7 +227,6 @@ class Loader:
                     f"the state is of a loader whose {key} is {state[key]}, and this one's is {known[key]}; "
                     "its positions mean other samples here"
                 )
-        epoch, pos = int(state["epoch"]), int(state["pos"])
         self._go_to(epoch, pos)
         self._epoch, self._pos, self._ended, self._resumed = epoch, pos, False, True
 

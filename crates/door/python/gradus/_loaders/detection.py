@@ -3,6 +3,7 @@ import json
 
 from .. import _door
 from .._loader import Loader
+from .checks import U32, whole
 from .opening import opening, threads
 from .ranks import share_of, warn_of_ranks
 
@@ -33,6 +34,7 @@ class DetectionLoader(Loader):
     ):
         uri, shares, cache, environment = opening(uri, split, cache)
         augment = json.dumps(list(augment))
+        batch, seed, size = whole("batch", batch, 1), whole("seed", seed), None if size is None else whole("size", size, most=U32)
         own_rank, own_world = share_of(rank, world)
         inner = _door.DetectionLoader(
             uri, batch, rank=own_rank, world=own_world, seed=seed, workers=threads(workers), size=size, augment=augment,

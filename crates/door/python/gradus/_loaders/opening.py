@@ -2,6 +2,7 @@
 import os
 
 from .. import _door
+from .checks import whole
 
 
 def opening(uri, split, cache):
@@ -17,6 +18,6 @@ def opening(uri, split, cache):
 def threads(workers):
     """How many threads make batches, if nothing else is asked for."""
     if workers is not None:
-        return workers
+        return whole("workers", workers, most=4096)
     # The thread that asks for batches makes some too.
     return max(1, len(os.sched_getaffinity(0)) - 1) if hasattr(os, "sched_getaffinity") else 1

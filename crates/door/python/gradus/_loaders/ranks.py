@@ -3,11 +3,12 @@ import os
 import warnings
 
 from .._run import _place
+from .checks import U32, whole
 
 
 def share_of(rank, world):
     """Rank and world of a loader; those that nobody has named are those of one process."""
-    return 0 if rank is None else rank, 1 if world is None else world
+    return 0 if rank is None else whole("rank", rank, most=U32), 1 if world is None else whole("world", world, 1, U32)
 
 
 def warn_of_ranks(loader, rank, world, inner):

@@ -3,6 +3,7 @@ import os
 
 from .. import _door
 from .._loader import Loader
+from .checks import whole
 from .opening import opening, threads
 from .ranks import share_of, warn_of_ranks
 from .reading import Samples, listed
@@ -37,6 +38,7 @@ class SampleLoader(Loader):
     ):
         if not callable(decode):
             raise TypeError(f"`decode` is a callable on bytes, not of the type `{type(decode).__name__}`")
+        batch, seed = whole("batch", batch, 1), whole("seed", seed)
         uri, _, cache, environment = opening(uri, "folders", cache)
         path = os.fspath(_door.staged(uri, cache, environment))
         found = listed(path, grouped) if os.path.exists(path) else []

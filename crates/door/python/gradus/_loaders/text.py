@@ -1,6 +1,7 @@
 """The loader of texts."""
 from .. import _door
 from .._loader import Loader
+from .checks import U32, whole
 from .opening import opening
 from .ranks import share_of, warn_of_ranks
 
@@ -44,6 +45,8 @@ class TextLoader(Loader):
     ):
         columns = [columns] if isinstance(columns, str) else list(columns)
         uri, shares, cache, environment = opening(uri, split, cache)
+        batch, seed = whole("batch", batch, 1), whole("seed", seed)
+        length, vocabulary = whole("length", length, most=U32), whole("vocabulary", vocabulary, most=U32)
         own_rank, own_world = share_of(rank, world)
         inner = _door.TextLoader(
             uri, batch, rank=own_rank, world=own_world, seed=seed, goal=goal, columns=columns, label=label, pair=pair,
