@@ -103,7 +103,7 @@ impl PyProgramRun {
             keep,
             every,
             mtbf,
-            hang_after_s: hang_after.map(|after| after.micros() / 1_000_000),
+            hang_after_s: hang_after.map(|after| after.micros().div_ceil(1_000_000).max(1)),
             steps,
             environment: Environment { device, device_name, torch, threads, precision, gradus },
         };

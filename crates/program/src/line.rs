@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use domain::rank::{RankCommand, Report, SignOfLife};
 
-/// Interval of heartbeats.
+/// Interval of heartbeats, at most and at least.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+const SHORTEST: Duration = Duration::from_millis(250);
 
 /// Reports of steps are batched for this long, into one write instead of many: each write wakes the agent.
 const BATCH: Duration = Duration::from_millis(100);
@@ -35,11 +36,15 @@ pub(crate) struct AgentLine {
     writer: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     waiting: Mutex<Waiting>,
     filled: Condvar,
+    began: Instant,
     calls: AtomicU64,
+    /// When the newest call was made, and the longest time between two, in milliseconds since `began`.
+    last_ms: AtomicU64,
+    longest_ms: AtomicU64,
     listens: AtomicBool,
     stop: AtomicBool,
     save: AtomicBool,
@@ -62,7 +67,7 @@ struct Waiting {
 impl AgentLine {
     /// Connects to the agent's socket; without one, or without a listener, everything works and nothing is sent.
     pub fn connect(socket: Option<&Path>, hang_after_s: Option<u64>) -> AgentLine {
-        let shared = Arc::new(Shared { hang_after_s, ..Shared::default() });
+        let shared = Arc::new(Shared::new(hang_after_s));
         let opened = socket.and_then(|path| UnixStream::connect(path).ok());
         let Some(stream) = opened else {
             shared.waiting().is_gone = true;
@@ -104,7 +109,7 @@ impl AgentLine {
 
     /// The program has made a call: it moves.
     pub fn moved(&self) {
-        self.shared.calls.fetch_add(1, Ordering::Relaxed);
+        self.shared.moved();
     }
 
     /// Announces that the program polls for stop and save requests, so it needs no signal.
@@ -156,6 +161,32 @@ impl Drop for AgentLine {
 }
 
 impl Shared {
+    fn new(hang_after_s: Option<u64>) -> Shared {
+        Shared {
+            waiting: Mutex::default(),
+            filled: Condvar::new(),
+            began: Instant::now(),
+            calls: AtomicU64::new(0),
+            last_ms: AtomicU64::new(0),
+            longest_ms: AtomicU64::new(0),
+            listens: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            save: AtomicBool::new(false),
+            hang_after_s,
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn moved(&self) {
+        let now = self.now_ms();
+        let last = self.last_ms.swap(now, Ordering::Relaxed);
+        self.longest_ms.fetch_max(now.saturating_sub(last), Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A thread that panicked leaves complete reports behind, so they are still valid.
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
@@ -166,6 +197,8 @@ impl Shared {
             alive: self.calls.load(Ordering::Relaxed),
             listens: self.listens.load(Ordering::Acquire),
             hang_after_s: self.hang_after_s,
+            quiet_ms: Some(self.now_ms().saturating_sub(self.last_ms.load(Ordering::Relaxed))),
+            longest_ms: Some(self.longest_ms.load(Ordering::Relaxed)),
         }
     }
 
@@ -191,6 +224,11 @@ impl Shared {
     }
 }
 
+/// Time between two heartbeats: several within the time after which the program counts as hung.
+fn heartbeat(hang_after_s: Option<u64>) -> Duration {
+    hang_after_s.map_or(HEARTBEAT, |after| (Duration::from_secs(after) / 4).clamp(SHORTEST, HEARTBEAT))
+}
+
 /// Writes reports and heartbeats until the connection is closed.
 fn speak(shared: &Shared, mut socket: UnixStream) {
     let mut due = Instant::now();
@@ -207,7 +245,7 @@ fn speak(shared: &Shared, mut socket: UnixStream) {
         let (life, now) = (shared.life(), Instant::now());
         if now >= due || said.is_none_or(|said: bool| said != life.listens) {
             line(&mut text, &life);
-            (due, said) = (now + HEARTBEAT, Some(life.listens));
+            (due, said) = (now + heartbeat(shared.hang_after_s), Some(life.listens));
         }
         if socket.write_all(&text).is_err() {
             let mut waiting = shared.waiting();

@@ -245,6 +245,30 @@ fn orders_reach_a_program_that_asks() {
     assert!(!run.should_save(3).unwrap().0);
 }
 
+/// Often enough for a short limit, and exactly, however heartbeats fall.
+#[test]
+fn a_program_says_for_how_long_it_was_quiet() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let with = ProgramSettings { socket: Some(socket), hang_after_s: Some(1), ..settings(&folder.path().join("ck")) };
+    let began = Instant::now();
+    let run = ProgramRun::begin(with).unwrap();
+    run.should_stop();
+    let mut agent = BufReader::new(listener.accept().unwrap().0);
+    loop {
+        let mut line = String::new();
+        assert_ne!(agent.read_line(&mut line).unwrap(), 0, "it hung up");
+        let Ok(life) = serde_json::from_str::<SignOfLife>(&line) else { continue };
+        let quiet = std::time::Duration::from_millis(life.quiet_ms.unwrap());
+        assert!(quiet <= began.elapsed() && life.longest_ms.is_some());
+        if life.alive == 1 && quiet.as_millis() >= 300 {
+            break;
+        }
+    }
+    assert!(began.elapsed().as_secs() < 5, "two heartbeats");
+}
+
 #[test]
 fn a_program_whose_agent_is_gone_is_to_stop() {
     let folder = tempfile::tempdir().unwrap();

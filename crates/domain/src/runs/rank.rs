@@ -282,6 +282,12 @@ pub struct SignOfLife {
     /// Seconds without a call after which it counts as hung; none if it never does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hang_after_s: Option<u64>,
+    /// Milliseconds since the newest of these calls; none of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet_ms: Option<u64>,
+    /// The longest time between two of them so far, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_ms: Option<u64>,
 }
 
 /// A durable checkpoint.

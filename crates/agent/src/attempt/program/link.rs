@@ -97,7 +97,7 @@ impl ProgramLink {
     /// A process has connected.
     pub fn connected(&mut self, number: u32, stream: UnixStream, now: Duration) {
         let _ = stream.set_write_timeout(Some(WRITE));
-        let life = SignOfLife { alive: 0, listens: false, hang_after_s: None };
+        let life = SignOfLife { alive: 0, listens: false, hang_after_s: None, quiet_ms: None, longest_ms: None };
         let mut member = Member { stream, rank: None, life, moved: now, longest: Duration::ZERO };
         if self.is_asked_to_stop {
             member.order(RankCommand::Stop);
@@ -129,8 +129,14 @@ impl ProgramLink {
     /// Handles a heartbeat.
     pub fn lives(&mut self, number: u32, life: SignOfLife, now: Duration) {
         let Some(member) = self.members.get_mut(&number) else { return };
-        if life.alive != member.life.alive {
-            member.moves(now);
+        match life.quiet_ms {
+            // Heartbeats are too rare to tell from them when it moved, or for how long it was quiet before.
+            Some(quiet) => {
+                member.moved = member.moved.max(now.saturating_sub(Duration::from_millis(quiet)));
+                member.longest = member.longest.max(Duration::from_millis(life.longest_ms.unwrap_or(0)));
+            }
+            None if life.alive != member.life.alive => member.moves(now),
+            None => {}
         }
         member.life = life;
     }
@@ -297,12 +303,24 @@ mod tests {
 
     #[test]
     fn only_a_program_that_moved_and_has_a_limit_hangs() {
-        let life = |alive, hang_after_s| SignOfLife { alive, listens: false, hang_after_s };
+        let said = |alive, hang_after_s, quiet_ms, longest_ms| SignOfLife {
+            alive,
+            listens: false,
+            hang_after_s,
+            quiet_ms,
+            longest_ms,
+        };
+        let life = |alive, hang_after_s| said(alive, hang_after_s, None, None);
         check(life(1, Some(60)), life(1, Some(60)), SECOND * 62);
         check(life(1, Some(60)), life(2, Some(60)), SECOND * 63);
         check(life(0, Some(60)), life(0, Some(60)), Duration::MAX);
         check(life(1, None), life(1, None), Duration::MAX);
         // Two calls were a second apart, so three seconds of silence are fine.
         check(life(1, Some(2)), life(2, Some(2)), SECOND * 6);
+        // One call, after the first heartbeat and 0.9 s before the second: that is when it moved, and no second was quiet.
+        let [first, second] = [said(0, Some(2), Some(0), Some(0)), said(1, Some(2), Some(900), Some(100))];
+        check(first, second, SECOND * 4 + Duration::from_millis(100));
+        // It says itself that it was quiet for longer between two calls.
+        check(first, said(2, Some(2), Some(0), Some(1_000)), SECOND * 6);
     }
 }
