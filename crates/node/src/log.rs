@@ -82,16 +82,25 @@ pub fn data_end(log: &File, offset: u64) -> io::Result<u64> {
 
 /// The last lines of a log.
 pub fn tail(log: &Path) -> String {
+    last_lines(&end(log, TAIL), |_| true)
+}
+
+/// At most so many bytes at the end of a log, as text; nothing of one that cannot be read.
+pub fn end(log: &Path, most: u64) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(log)?;
         let length = file.metadata()?.len();
-        file.seek(io::SeekFrom::Start(length.saturating_sub(TAIL)))?;
+        file.seek(io::SeekFrom::Start(length.saturating_sub(most)))?;
         let mut bytes = Vec::new();
-        file.take(TAIL).read_to_end(&mut bytes)?;
+        file.take(most).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+}
+
+/// The last of the lines that count, as many as belong into a message; empty ones do not.
+pub fn last_lines(text: &str, counts: impl Fn(&str) -> bool) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty() && counts(line)).collect();
     lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 

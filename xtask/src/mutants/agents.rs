@@ -34,6 +34,16 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         from: "let Some(FinalReport::Failed(finding)) = &reports.last else { return AttemptEnd::Stopped { step } };",
         to: "let Some(FinalReport::Failed(finding)) = &None else { return AttemptEnd::Stopped { step } };",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "fails_instead_of_saving" },
+    },
+    SourceMutant {
+        name: "the-last-process-that-failed-has-the-word",
+        harm: "a run that failed says that a connection was lost, and not why",
+        file: "crates/agent/src/attempt/program/failed.rs",
+        from: "ends.into_iter().min_by_key(",
+        to: "ends.into_iter().max_by_key(",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "that_failed_first_has_the_word" },
+    },
+    SourceMutant {
         name: "a-heartbeat-is-taken-for-a-call",
         harm: "a program with a short limit that hangs is ended only after five times as long, or not at all",
         file: "crates/agent/src/attempt/program/link.rs",

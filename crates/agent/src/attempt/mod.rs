@@ -359,6 +359,10 @@ impl Attempt {
         {
             return end;
         }
+        let of_failed = match &self.work {
+            Working::Command { .. } => program::of_first_failed(&self.log, staging::first_rank(&self.start), exit),
+            Working::Train { .. } => None,
+        };
         let end = verdict::verdict(verdict::Facts {
             rank: staging::first_rank(&self.start),
             role,
@@ -370,7 +374,7 @@ impl Attempt {
             lease: self.tools.lease,
             log: &self.log,
             stacks: Some(self.stacks()).filter(|path| path.is_file()),
-            tail: node::log::tail(&self.log),
+            tail: of_failed.unwrap_or_else(|| node::log::tail(&self.log)),
         });
         let end = self.at_limit(end, memory);
         let is_own = role == Role::Program && self.ending.is_none();

@@ -98,12 +98,21 @@ fn shown(rank: &str, bytes: &[u8], place: &str) -> Vec<String> {
     let last_state = |line: &str| line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default().to_owned();
     let lines: Vec<String> = text.split_terminator('\n').map(last_state).collect();
     let left_out = lines.len().saturating_sub(MOST_LINES);
-    let mut all: Vec<String> = lines.into_iter().take(MOST_LINES).map(|line| format!("{rank} | {line}")).collect();
+    let mut all: Vec<String> = lines.into_iter().take(MOST_LINES).map(|line| with_rank(rank, &line)).collect();
     if left_out > 0 {
         let lines = counted(left_out as u64, "more line");
         all.push(format!("{rank} | ({lines}, all of them in `{place}`)"));
     }
     all
+}
+
+/// A line with its rank: its own, if it begins with one as where the processes of a program share a log, or that of the log.
+fn with_rank(rank: &str, line: &str) -> String {
+    let own = line.strip_prefix("[rank").and_then(|rest| rest.split_once("]: "));
+    match own.filter(|(number, _)| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())) {
+        Some((number, said)) => format!("rank {number} | {said}"),
+        None => format!("{rank} | {line}"),
+    }
 }
 
 fn new_bytes(path: &Path, from: u64) -> std::io::Result<Vec<u8>> {
@@ -137,6 +146,9 @@ mod tests {
         let path = Path::new("logs/a-a1-rank-0.log");
         assert_eq!(rank_of(path), "rank 0");
         assert_eq!(shown("rank 0", b"10 %\r20 %\r\nnext\n", "l"), ["rank 0 | 20 %", "rank 0 | next"]);
+        let mixed = b"a\n[rank12]: b\n[rank1]: \n[rank]: c\n[rankx]: d\n";
+        let expected = ["rank 0 | a", "rank 12 | b", "rank 1 | ", "rank 0 | [rank]: c", "rank 0 | [rankx]: d"];
+        assert_eq!(shown("rank 0", mixed, "l"), expected);
         let flood = shown("rank 0", "y\n".repeat(1000).as_bytes(), "logs/a.log");
         assert_eq!(flood.len(), MOST_LINES + 1);
         assert_eq!(flood[MOST_LINES], "rank 0 | (960 more lines, all of them in `logs/a.log`)");

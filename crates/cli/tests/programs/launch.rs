@@ -54,6 +54,30 @@ fn a_process_that_fails_ends_the_others_and_all_start_again() {
     assert_eq!(retried.err.matches("went well").count(), 2, "{}", retried.err);
 }
 
+/// Rank 1 fails, and the others complain that it is gone.
+const BREAKS: &str = "\
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit('connection closed by peer'))
+print('here', flush=True)
+open(os.environ['GRADUS_CHECKPOINTS'] + '/' + os.environ['RANK'], 'w').close()
+while os.environ['RANK'] != '1' or len(os.listdir(os.environ['GRADUS_CHECKPOINTS'])) < 3:
+    time.sleep(0.01)
+sys.exit('boom')
+";
+
+#[test]
+fn lines_have_the_rank_of_their_process_and_the_first_that_failed_is_quoted() {
+    let folder = Folder::with(&[("train.py", BREAKS)]);
+    let failed = folder.gradus(&["launch", "train.py", "--nproc-per-node", "3", "--yes"]);
+    assert_eq!(failed.code, Some(100), "{}", failed.err);
+    for line in ["rank 0 | here\n", "rank 1 | here\n", "rank 2 | here\n", "rank 1 | boom\n"] {
+        assert!(failed.err.contains(line), "{line}{}", failed.err);
+    }
+    assert!(failed.err.contains("its last lines were:\n"), "{}", failed.err);
+    let quoted = failed.err.rsplit("its last lines were:\n").next().unwrap_or_default();
+    assert!(quoted.contains("[rank1]: boom") && !quoted.contains("closed by peer"), "{}", failed.err);
+}
+
 #[test]
 fn a_module_is_started_by_its_name() {
     let folder = Folder::with(&[("pkg/__init__.py", ""), ("pkg/train.py", SCRIPT)]);

@@ -9,6 +9,7 @@ use domain::wire::{NodeAddress, NodeRank, Start};
 
 mod contained;
 mod container;
+mod failed;
 mod hosts;
 mod idle;
 mod link;
@@ -21,6 +22,7 @@ mod user;
 
 pub use contained::container_request;
 pub use container::{Container, StopScope};
+pub use failed::of_first_failed;
 pub use idle::Idleness;
 pub use link::ProgramLink;
 pub use observed::{Observer, PriorState, WatchedPlaces};
