@@ -56,6 +56,7 @@ impl Local {
         request.members.iter().try_for_each(|instance| {
             let error = self.error(format!("start an agent for `{instance}`"));
             self.try_launch(instance, request).map_err(|source| match self.try_sight(instance) {
+                _ if source.kind() == io::ErrorKind::WouldBlock => LaunchError::InDoubt(error(source)),
                 // An earlier request, before a crash, may have succeeded.
                 Ok(Sight::Unknown | Sight::Gone(None)) => LaunchError::Refused(error(source)),
                 Ok(Sight::Alive | Sight::Gone(Some(_))) | Err(_) => LaunchError::InDoubt(error(source)),

@@ -116,7 +116,7 @@ impl Local {
         {
             return Err(io::Error::other(format!("it was asked for with token `{}` before", before.token)));
         }
-        let Some(lock) = folder.lock()? else { return Ok(()) };
+        let Some(lock) = folder.lock()? else { return started(&folder) };
         // An instance that has run is never started again, or a lost answer could rent twice.
         if folder.usage()?.is_some() {
             return Ok(());
@@ -189,6 +189,18 @@ impl Local {
     }
 }
 
+/// Whether an agent has the lock of an instance, which is taken.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] where no agent has signed it yet: a process that only looks at the instance has it for a
+/// moment, and one that is about to start an agent may end before it does.
+fn started(folder: &Folder) -> io::Result<()> {
+    match folder.holder()? {
+        Some(_) => Ok(()),
+        None => Err(io::Error::new(io::ErrorKind::WouldBlock, "another process has its lock, and no agent yet")),
+    }
+}
+
 /// Time since the end of an instance was first requested; records now if this is the first request.
 fn asked_since(folder: &Folder) -> io::Result<Duration> {
     let path = folder.path().join("ending");
@@ -207,4 +219,20 @@ fn folder(home: &Path, instance: &InstanceId) -> PathBuf {
 /// The nearest folder above `path` that exists.
 fn existing(path: &Path) -> &Path {
     path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_has_an_agent_only_once_that_has_signed_the_lock() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = Folder::new(temporary.path().to_owned());
+        let mut lock = folder.lock().unwrap().unwrap();
+        assert!(folder.lock().unwrap().is_none(), "another process is about to start one, or looks");
+        assert_eq!(started(&folder).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        lock.sign().unwrap();
+        started(&folder).unwrap();
+    }
 }
