@@ -21,7 +21,7 @@ pub mod tensorboard;
 
 pub use ::control::OperationNote;
 pub use error::Error;
-pub use home::Home;
+pub use home::{Home, LoopLock};
 pub use loading::Loading;
 pub use series::{Series, goodput_json, goodput_of_json};
 pub use state::State;

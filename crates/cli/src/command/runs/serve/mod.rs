@@ -15,7 +15,7 @@ use domain::{Bytes, Elapsed, Rate};
 use plan::RunOrSweep;
 use server::api::{self, AgentAccess, Answers, Listen, TlsIdentity};
 use server::control::{Control, Left};
-use server::{Home, Series, State, routes};
+use server::{Home, LoopLock, Series, State, routes};
 use store::WebClient;
 
 use super::resume::preflight;
@@ -77,13 +77,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         return Err(Error::Code { message, hint: Some(hint), code: exit::WORLD });
     };
     machine::forget_served(&home);
-    // Commands that run the loop hand it over now.
-    let lock = loop {
-        match home.try_loop()? {
-            Some(lock) => break lock,
-            None => std::thread::sleep(HAND_OVER),
-        }
-    };
+    let lock = handed_over(&home)?;
     let (sender, inbox) = channel();
     on_signals(sender.clone(), Arc::new(AtomicBool::new(false)))?;
     let door = listen.as_ref().and_then(|listen| listen.agents.clone()).map(door_for_agents);
@@ -194,6 +188,16 @@ fn door_for_agents(access: Arc<AgentAccess>) -> DirectDoor {
         move |instance, within| access.offer(instance, within, server::clock::now()).map_err(|error| error.to_string()),
         move |instance| joined.has_joined(instance),
     )
+}
+
+/// The lock of the loop, once the command that has it hands it over.
+fn handed_over(home: &Home) -> Result<LoopLock, Error> {
+    loop {
+        match home.try_loop()? {
+            Some(lock) => return Ok(lock),
+            None => std::thread::sleep(HAND_OVER),
+        }
+    }
 }
 
 /// The error for an unusable certificate or key, with a hint.
