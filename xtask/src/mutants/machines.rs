@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
+        name: "a-lock-that-is-taken-is-an-agent",
+        harm: "a run waits two minutes for the agent of a process that ended before it started one",
+        file: "crates/cloud/src/local/mod.rs",
+        from: "        Some(_) => Ok(()),\n        None => Err(",
+        to: "        Some(_) | None if folder.path().exists() => Ok(()),\n        _ => Err(",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "that_has_signed_the_lock" },
+    },
+    SourceMutant {
         name: "a-stop-deletes-the-machine",
         harm: "a machine of Google Cloud or Azure that its user stops is deleted, with everything on its disk",
         file: "crates/cloud/src/rented/kept/restart.rs",
