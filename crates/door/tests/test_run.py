@@ -596,7 +596,7 @@ class Saving(Fresh):
     def test_checkpoints_that_were_all_found_damaged_stay(self):
         self.run_of().save({"t": torch.ones(3)}, 1, wait=True)
         path, = pathlib.Path(self.folder).glob("step-*/training.safetensors")
-        path.write_bytes(path.read_bytes()[:-1] + b"?")
+        path.write_bytes(path.read_bytes()[:-1] + b"!")
         run = self.run_of()
         with self.assertRaisesRegex(gradus.CheckpointError, "is as it was written"):
             run.load()
