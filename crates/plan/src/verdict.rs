@@ -2,7 +2,8 @@
 //!
 //! Ranks compute together, so the end of one ends all. Each machine reports its own end: most report only that another
 //! rank is lost. A machine that is gone is noticed last, after a timeout, though it was the first: so it takes
-//! precedence over the errors of the others' programs. [`straggler`] finds the machine that holds up the others.
+//! precedence over the errors of the others' programs. Where steps are no longer made, all machines wait, and the one with the
+//! clock tells it: so what another one says of itself comes before. [`straggler`] finds the machine that holds up the others.
 
 mod straggler;
 
@@ -49,10 +50,11 @@ fn weight(finding: &Finding, is_machine_lost: bool) -> u8 {
         Cause::InstanceLost if is_machine_lost => 0,
         // Reported by an agent whose lease is over: it has waited for a loop that was away.
         Cause::InstanceLost => 1,
-        Cause::RankLost => 2,
-        Cause::Fenced => 3,
+        Cause::Hang => 2,
+        Cause::RankLost => 3,
+        Cause::Fenced => 4,
         Cause::Data | Cause::Job | Cause::NotFinite | Cause::OutOfMemory | Cause::DiskFull | Cause::ReadOnly => 1,
-        Cause::Unreadable | Cause::Library | Cause::Killed | Cause::Hang | Cause::ExitCode => 1,
+        Cause::Unreadable | Cause::Library | Cause::Killed | Cause::ExitCode => 1,
         Cause::NoCapacity | Cause::Setup | Cause::Internal => 1,
     }
 }
@@ -91,6 +93,12 @@ mod tests {
         assert_eq!(said(&[(9, alone()), (5, code.clone())], false), "node 1: code 1", "the loop was away");
         assert_eq!(said(&[(5, code.clone()), (4, code.clone())], false), "node 1: code 1", "the earlier one");
         assert_eq!(said(&[(5, lost()), (6, lost())], false), "node 0: rank 1 is gone");
+        let hang = failed(Cause::Hang, "no step for 60 s");
+        assert_eq!(said(&[(5, hang.clone()), (6, lost())], false), "node 0: no step for 60 s");
+        assert_eq!(said(&[(5, hang), (6, failed(Cause::Killed, "stopped"))], false), "node 1: stopped");
+        // Its program has missed another one, and has ended with a code.
+        let missed = AttemptEnd::Failed { finding: Finding::new(Cause::RankLost, "code 1"), exit_code: Some(1) };
+        assert_eq!(said(&[(5, missed), (6, code.clone())], false), "node 1: code 1");
         assert_eq!(said(&[(5, AttemptEnd::Succeeded), (6, code)], false), "node 1: code 1");
     }
 

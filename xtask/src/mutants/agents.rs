@@ -44,6 +44,14 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "that_failed_first_has_the_word" },
     },
     SourceMutant {
+        name: "what-has-lost-another-failed-by-itself",
+        harm: "of a job of torchrun on several machines, one is blamed whose program only lost its connection to the one that failed",
+        file: "crates/agent/src/attempt/verdict.rs",
+        from: "Role::Program if facts.failed.has_lost_another => Cause::RankLost,",
+        to: "Role::Program if facts.failed.has_lost_another && false => Cause::RankLost,",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "misses_another_machine" },
+    },
+    SourceMutant {
         name: "a-heartbeat-is-taken-for-a-call",
         harm: "a program with a short limit that hangs is ended only after five times as long, or not at all",
         file: "crates/agent/src/attempt/program/link.rs",

@@ -38,7 +38,7 @@ use crate::tools::Tools;
 use crate::travel::Uploader;
 use link::RankSocket;
 use peers::Peers;
-use process::{Exit, Process};
+use process::{Exit, FailedFirst, Process};
 use program::{Container, Idleness, Observer, ProgramLink, SetupKey, StopScope};
 use sweeping::{SaveTime, time_to_save};
 use verdict::{RankReports, Role};
@@ -359,10 +359,11 @@ impl Attempt {
         {
             return end;
         }
-        let of_failed = match &self.work {
+        let mut failed = match &self.work {
             Working::Command { .. } => program::of_first_failed(&self.log, staging::first_rank(&self.start), exit),
-            Working::Train { .. } => None,
+            Working::Train { .. } => FailedFirst::default(),
         };
+        failed.has_lost_another &= self.start.member.is_some();
         let end = verdict::verdict(verdict::Facts {
             rank: staging::first_rank(&self.start),
             role,
@@ -374,7 +375,8 @@ impl Attempt {
             lease: self.tools.lease,
             log: &self.log,
             stacks: Some(self.stacks()).filter(|path| path.is_file()),
-            tail: of_failed.unwrap_or_else(|| node::log::tail(&self.log)),
+            tail: failed.said.take().unwrap_or_else(|| node::log::tail(&self.log)),
+            failed,
         });
         let end = self.at_limit(end, memory);
         let is_own = role == Role::Program && self.ending.is_none();

@@ -13,7 +13,7 @@ use node::oom::MemoryKill;
 use rustix::process::Signal;
 
 use super::link::RankSocket;
-use super::process::{Exit, Process};
+use super::process::{Exit, FailedFirst, Process};
 use super::verdict::{self, Facts, RankReports, Role};
 
 /// How long ranks may take to notice that another is gone; they spend 3 s to identify it.
@@ -132,6 +132,7 @@ impl Peers {
             log: &peer.log,
             stacks: None,
             tail: node::log::tail(&peer.log),
+            failed: FailedFirst::default(),
         }))
     }
 

@@ -34,6 +34,17 @@ pub enum Exit {
     Never,
 }
 
+/// What the log of a program that has failed says of its processes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FailedFirst {
+    /// The last lines of the one that failed first; none if the log does not say which it was.
+    pub said: Option<String>,
+    /// Whether torchrun has found one that failed, and not because another one is gone.
+    pub is_by_itself: bool,
+    /// Whether all that failed say that another one is gone.
+    pub has_lost_another: bool,
+}
+
 impl Process {
     /// Starts `command`, its output appended to `log` with the `secrets` in it masked; its end is told by
     /// [`AttemptEvent::Exited`]. It dies with the calling thread.

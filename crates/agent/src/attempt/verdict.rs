@@ -9,7 +9,7 @@ use domain::run::AttemptEnd;
 use domain::{Cause, Finding};
 use node::oom::MemoryKill;
 
-use super::process::Exit;
+use super::process::{Exit, FailedFirst};
 use control::StopReason;
 
 /// What bash gives as the code of a command that SIGKILL has ended.
@@ -74,6 +74,8 @@ pub struct Facts<'a> {
     pub stacks: Option<PathBuf>,
     /// The end of that output.
     pub tail: String,
+    /// What it says of the processes of a program on several machines.
+    pub failed: FailedFirst,
 }
 
 impl RankReports {
@@ -176,6 +178,12 @@ fn of_rank(facts: Facts) -> AttemptEnd {
 fn of_program(facts: Facts) -> AttemptEnd {
     match facts.ending {
         Some((StopReason::Stop, false)) => return program_stopped(&facts.reports, None, facts.log),
+        // It had failed before it was told that other machines have.
+        Some((StopReason::NodeLost, _)) if facts.failed.is_by_itself => {
+            let message = with_tail("a process of `run` has failed".to_owned(), &facts);
+            let finding = Finding::new(Cause::ExitCode, message).hint(see(&facts));
+            return AttemptEnd::Failed { finding, exit_code: Some(1) };
+        }
         Some((why, _)) => return failed(reason(why, &facts)),
         None => {}
     }
@@ -184,7 +192,12 @@ fn of_program(facts: Facts) -> AttemptEnd {
         return failed(finding);
     }
     let what = if facts.role == Role::Setup { "`setup`" } else { "`run`" };
-    let cause = if facts.role == Role::Setup { Cause::Setup } else { Cause::ExitCode };
+    let cause = match facts.role {
+        Role::Setup => Cause::Setup,
+        // The job's rules for codes hold, but the machine is not to be named before the one that it misses.
+        Role::Program if facts.failed.has_lost_another => Cause::RankLost,
+        Role::Program | Role::Rank => Cause::ExitCode,
+    };
     match facts.exit {
         Exit::Code(_) if killed_for_memory => failed(out_of_memory(what)),
         Exit::Code(0) if facts.role == Role::Program => AttemptEnd::Succeeded,
@@ -437,6 +450,7 @@ mod tests {
             log,
             stacks: None,
             tail: tail.into(),
+            failed: FailedFirst::default(),
         };
         match verdict(facts) {
             AttemptEnd::Trained { .. } => ("trained".into(), String::new()),
@@ -526,6 +540,42 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_misses_another_machine_is_told_from_one_that_failed_by_itself() {
+        let check = |failed: &FailedFirst, exit, ending, expected: &str| {
+            let facts = Facts {
+                rank: 1,
+                role: Role::Program,
+                is_follower: true,
+                exit,
+                memory: MemoryKill::No,
+                reports: RankReports::default(),
+                ending,
+                lease: Duration::from_secs(60),
+                log: Path::new("/run/logs/a1-rank-1.log"),
+                stacks: None,
+                tail: "the last line".into(),
+                failed: failed.clone(),
+            };
+            let AttemptEnd::Failed { finding, exit_code } = verdict(facts) else { panic!("{failed:?}") };
+            assert!(finding.message.ends_with("the last line") || finding.cause == Cause::RankLost, "{finding:?}");
+            assert_eq!(format!("{:?} {exit_code:?}", finding.cause), expected, "{failed:?} {exit:?} {ending:?}");
+        };
+        let unknown = FailedFirst::default();
+        let own = FailedFirst { is_by_itself: true, ..FailedFirst::default() };
+        let lost = FailedFirst { has_lost_another: true, ..FailedFirst::default() };
+        let told = Some((StopReason::NodeLost, false));
+        let term = Exit::Signal(libc::SIGTERM);
+        check(&own, Exit::Code(1), None, "ExitCode Some(1)");
+        check(&unknown, Exit::Code(1), None, "ExitCode Some(1)");
+        check(&lost, Exit::Code(1), None, "RankLost Some(1)");
+        // The others were heard first, and this one was told to end.
+        check(&own, term, told, "ExitCode Some(1)");
+        check(&unknown, term, told, "RankLost None");
+        check(&lost, term, told, "RankLost None");
+        check(&own, term, Some((StopReason::Leave, false)), "InstanceLost None");
+    }
+
+    #[test]
     fn a_program_that_fails_instead_of_saving_does_not_end_well() {
         let full = Report::Failed(Finding::new(Cause::DiskFull, "the last checkpoint was not saved: no space left"));
         let raised = Report::Failed(Finding::new(Cause::ExitCode, "TypeError: `f` is a function"));
@@ -569,6 +619,7 @@ mod tests {
                 log: Path::new("/run/logs/a1-rank-0.log"),
                 stacks: None,
                 tail: tail.into(),
+                failed: FailedFirst::default(),
             };
             match verdict(facts) {
                 AttemptEnd::Failed { finding, .. } => finding.hint.unwrap_or_default(),

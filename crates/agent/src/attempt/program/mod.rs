@@ -18,6 +18,7 @@ mod profile;
 mod resume;
 mod set_up;
 mod start;
+mod torchrun;
 mod user;
 
 pub use contained::container_request;
