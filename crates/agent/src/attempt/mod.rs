@@ -128,6 +128,8 @@ struct Ending {
     /// Its processes were asked to end; asking again would end what they have started to save with.
     is_told: bool,
     is_killed: bool,
+    /// A process that stood still when the others were told to have failed: it may be what they have missed.
+    stopped: Option<i32>,
 }
 
 impl Attempt {
@@ -248,7 +250,8 @@ impl Attempt {
             return;
         }
         let is_told = matches!((&self.work, &self.stage), (Working::Train { .. }, _) | (_, Stage::Running { .. }));
-        self.ending = Some(Ending { why, kill_at, gone_at, is_told, is_killed: false });
+        let stopped = self.stopped(why);
+        self.ending = Some(Ending { why, kill_at, gone_at, is_told, is_killed: false, stopped });
         if grace.is_zero() {
             return;
         }
@@ -378,7 +381,7 @@ impl Attempt {
             tail: failed.said.take().unwrap_or_else(|| node::log::tail(&self.log)),
             failed,
         });
-        let end = self.at_limit(end, memory);
+        let end = self.of_stopped(self.at_limit(end, memory));
         let is_own = role == Role::Program && self.ending.is_none();
         match &self.work {
             Working::Command { setup, .. } if is_own && setup.is_left_out => verdict::without_setup(end),

@@ -277,6 +277,24 @@ fn ranks_on_several_machines_start_when_all_are_prepared_and_end_when_one_is_los
     assert_eq!(finding(scene.end(1)).0.cause, Cause::RankLost);
 }
 
+/// What the others have missed is not one more that has lost another.
+#[test]
+fn a_process_that_stood_still_while_another_machine_failed_is_named() {
+    let scene = Scene::new("still", "node_lost:300");
+    let file = "run: |\n  sleep 60 &\n  kill -STOP $!\n  sleep 0.2\n  echo still\n  wait\n";
+    scene.control.order(vec![scene.prepare(1, file)]);
+    let is_prepared = |entry: &Entry| matches!(entry.event, AgentEvent::Prepared { .. });
+    scene.control.wait("readiness", |entries| entries.iter().any(is_prepared));
+    let nodes = [1, 2].map(|number| NodeAddress { host: format!("10.0.0.{number}"), port: 7 });
+    scene.control.order(vec![AgentCommand::Go { attempt: scene.attempt(1), nodes: nodes.to_vec() }]);
+    let log = scene.folder.join("logs").join(format!("{}-rank-1.log", scene.attempt(1)));
+    until("output", || fs::read_to_string(&log).ok().filter(|log| log.ends_with("still\n")));
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), is_node_lost: true, within: None }]);
+    let (found, code) = finding(scene.end(1));
+    assert_eq!((found.cause, code), (Cause::Killed, None), "{found:?}");
+    assert!(found.message.contains("was stopped by a signal"), "{found:?}");
+}
+
 /// A job whose program uses gradus as `behaviour` specifies, with a worker that SIGTERM would end.
 fn own(behaviour: &str) -> String {
     let program = std::env::current_exe().unwrap();

@@ -24,6 +24,7 @@ pub fn agent(folder: PathBuf, patience: &str) -> ! {
             "save" => all.save = value,
             "program" => all.program = value,
             "step" => all.step = value,
+            "node_lost" => all.node_lost = value,
             "devices" => all.devices = value,
             other => panic!("no patience is named `{other}`"),
         }

@@ -56,6 +56,15 @@ pub fn numbers(tags: &Tags) -> io::Result<Vec<i32>> {
     Ok(numbers)
 }
 
+/// The numbers of those of them that stand still since a signal such as SIGSTOP has stopped them.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn stopped(tags: &Tags) -> io::Result<Vec<i32>> {
+    let state = |pid: &i32| Some(fields(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?.next()?.to_owned());
+    Ok(numbers(tags)?.into_iter().filter(|pid| state(pid).as_deref() == Some("T")).collect())
+}
+
 /// Sends `signal` to every other process that carries `tags`, and returns their number.
 ///
 /// # Errors
@@ -269,6 +278,26 @@ mod tests {
         busy.wait().unwrap();
         assert!(grows && is_there);
         assert_eq!(cpu_time(&[pid]), Duration::ZERO, "one that has ended counts nothing");
+    }
+
+    #[test]
+    fn a_process_that_a_signal_has_stopped_is_told_from_one_that_waits() {
+        let mut child = Command::new("sleep").arg("60").env("GRADUS_TEST_STOPPED", "a").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let tags = [("GRADUS_TEST_STOPPED", "a")];
+        let until = |expected: &[i32]| {
+            let looks = std::iter::repeat_with(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                (numbers(&tags).unwrap(), stopped(&tags).unwrap())
+            });
+            looks.take(500).any(|(all, still)| all == [pid] && still == expected)
+        };
+        let runs = until(&[]);
+        signal_one(pid, &tags, Signal::STOP);
+        let stands_still = until(&[pid]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(runs && stands_still);
     }
 
     #[test]

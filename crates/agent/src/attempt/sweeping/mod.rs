@@ -1,10 +1,13 @@
 //! Remaining processes of an attempt: found by their tag, sent SIGTERM, and killed at a deadline; its container is removed.
+//! One that a signal had stopped before is what the other machines have missed.
 
 mod grace;
 
 use std::time::Duration;
 
+use control::StopReason;
 use domain::run::AttemptEnd;
+use domain::{Cause, Finding};
 use node::processes;
 use rustix::process::Signal;
 
@@ -17,6 +20,25 @@ pub(super) use grace::{SaveTime, time_to_save};
 const SWEEP: Duration = Duration::from_millis(20);
 
 impl Attempt {
+    /// A process that a signal has stopped, where other machines have failed meanwhile.
+    pub(super) fn stopped(&self, why: StopReason) -> Option<i32> {
+        let tags = self.tools.tags(&self.start.attempt);
+        (why == StopReason::NodeLost).then(|| processes::stopped(&tags).ok()?.first().copied()).flatten()
+    }
+
+    /// The end of ranks here, of which one stood still before the others were told to have failed.
+    pub(super) fn of_stopped(&self, end: AttemptEnd) -> AttemptEnd {
+        match (end, self.ending.as_ref().and_then(|ending| ending.stopped)) {
+            (AttemptEnd::Failed { finding, .. }, Some(pid)) if finding.cause == Cause::RankLost => {
+                let message =
+                    format!("process {pid} was stopped by a signal, such as SIGSTOP, and the others waited for it");
+                let hint = "look for who stops processes on this machine, such as a debugger or a shell's job control";
+                AttemptEnd::Failed { finding: Finding::new(Cause::Killed, message).hint(hint), exit_code: None }
+            }
+            (end, _) => end,
+        }
+    }
+
     pub(super) fn sweep(&mut self, end: AttemptEnd, now: Duration) {
         // A process that was told to stop may still be saving, though its parent shell is gone.
         let kill_at = self.ending.as_ref().map_or(now + self.tools.patience.leftovers, |ending| ending.kill_at);
