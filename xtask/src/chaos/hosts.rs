@@ -9,6 +9,7 @@ mod faults;
 mod gangs;
 mod jobs;
 mod options;
+mod schedules;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -84,6 +85,8 @@ struct HostsStorm {
     done: BTreeMap<Fault, u64>,
     /// Those that were made to a host.
     faults: Vec<HostFault>,
+    /// When each schedule of one or two faults began, in microseconds since 1970.
+    schedules: Vec<i64>,
 }
 
 /// Starts the hosts, makes the faults, and judges.
@@ -116,6 +119,7 @@ pub fn storm(root: &Path, arguments: &[String]) -> Outcome {
                 resume_at: Instant::now(),
                 done: BTreeMap::new(),
                 faults: Vec::new(),
+                schedules: Vec::new(),
             };
             let told = storm.run(&options, &folder);
             storm.stop_server();
@@ -141,17 +145,10 @@ impl HostsStorm {
         let job = self.jobs.write(folder, &self.root, JobPlace::Hosts(options.nodes))?;
         self.start_server()?;
         let begun = Instant::now();
-        let (mut made, mut next) = (0, Instant::now() + Duration::from_secs(3));
-        while made < options.faults {
-            self.mend()?;
-            self.resume_full()?;
-            self.keep_busy(&job, options.hosts / options.nodes)?;
-            if Instant::now() >= next {
-                made += u64::from(self.fault(&options.kinds, options.hosts)?);
-                next = Instant::now() + Duration::from_millis(500 + self.draws.below(4000));
-            }
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        let made = match options.schedules {
+            0 => self.at_random(&job, options)?,
+            number => self.by_schedules(number, &job, options)?,
+        };
         let faults = begun.elapsed();
         self.calm(PATIENCE)?;
         let judged = self.judge(&truth, options.hosts)?;
@@ -159,6 +156,22 @@ impl HostsStorm {
         eprintln!("faults: {} in {:.0} s", kinds.join(", "), faults.as_secs_f64());
         eprintln!("resumed after a full disk: {}", self.resumed);
         Ok(format!("chaos on {} hosts: {made} faults, {judged} (seed {})", options.hosts, options.seed))
+    }
+
+    /// Makes so many faults, whatever the last ones are doing. Returns how many.
+    fn at_random(&mut self, job: &str, options: &HostsOptions) -> Result<u64, String> {
+        let (mut made, mut next) = (0, Instant::now() + Duration::from_secs(3));
+        while made < options.faults {
+            self.mend()?;
+            self.resume_full()?;
+            self.keep_busy(job, options.hosts / options.nodes)?;
+            if Instant::now() >= next {
+                made += u64::from(self.fault(&options.kinds, options.hosts)?);
+                next = Instant::now() + Duration::from_millis(500 + self.draws.below(4000));
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Ok(made)
     }
 
     /// The model of a run that nothing happens to, with as many processes.
@@ -234,7 +247,7 @@ impl HostsStorm {
             .map(|(host, (verb, _))| (*host, *verb))
             .collect();
         for (host, verb) in due {
-            self.lab(&[verb, &host.to_string()])?;
+            self.end(verb, host)?;
             self.away.remove(&host);
         }
         Ok(())
@@ -346,16 +359,26 @@ impl HostsStorm {
         Ok(format!("{} runs, all with the model of an undisturbed one", self.submitted))
     }
 
-    /// Prints how long it took to notice the faults, and until steps were made again.
-    fn recoveries(&self) -> Result<(), String> {
+    /// The event log.
+    fn log(&self) -> Result<Vec<Value>, String> {
         let text = self.gradus(&["events", "--json"])?;
-        let log: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        let host_of = |instance: &str| {
-            let host = fs::read_to_string(self.home.join("instances").join(instance).join("host")).ok()?;
-            Some(host.trim().to_owned())
-        };
+        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// The host of an instance.
+    fn host_of(&self, instance: &str) -> Option<String> {
+        let host = fs::read_to_string(self.home.join("instances").join(instance).join("host")).ok()?;
+        Some(host.trim().to_owned())
+    }
+
+    /// Prints how long it took to notice the faults, and until steps were made again. An error where faults were made by
+    /// schedules, and attempts on several hosts did not end as they should.
+    fn recoveries(&self) -> Result<(), String> {
+        let (log, host_of) = (self.log()?, |instance: &str| self.host_of(instance));
         recoveries::table(&log, &self.faults, &host_of).iter().for_each(|line| eprintln!("  {line}"));
-        GangFailures::read(&log, &self.faults, &host_of).lines().iter().for_each(|line| eprintln!("  {line}"));
-        Ok(())
+        let gangs = GangFailures::read(&log, (&self.faults, &self.schedules), &host_of);
+        gangs.lines().iter().for_each(|line| eprintln!("  {line}"));
+        let problem = gangs.problem().filter(|_| !self.schedules.is_empty());
+        problem.map_or(Ok(()), Err)
     }
 }

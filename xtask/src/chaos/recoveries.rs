@@ -21,8 +21,9 @@ pub struct HostFault {
 /// A line for each kind of fault, with the time until attempts on its host had ended, and one for each cause of such an end,
 /// with the time until the next attempt of the run made steps. `host_of` gives the host of an instance.
 pub fn table(log: &[Value], faults: &[HostFault], host_of: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
-    let mut hosts: BTreeMap<&str, String> = BTreeMap::new();
-    let mut ended: BTreeMap<&str, (i64, &str, Option<String>)> = BTreeMap::new();
+    // Of each attempt, by node rank.
+    let mut hosts: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut ended: BTreeMap<&str, (i64, &str, Vec<String>)> = BTreeMap::new();
     let (mut noticed, mut made_up) = (Durations::default(), Durations::default());
     for record in log {
         let at = record["at"].as_i64().unwrap_or(0);
@@ -30,20 +31,19 @@ pub fn table(log: &[Value], faults: &[HostFault], host_of: &dyn Fn(&str) -> Opti
         let run = attempt.rsplit_once("-a").map_or(attempt, |(run, _)| run);
         match record["event"].as_str() {
             Some("attempt_intended") => {
-                let host = record["instance"].as_str().and_then(host_of);
-                hosts.extend(host.map(|host| (attempt, host)));
+                hosts.insert(attempt, instances(record).into_iter().filter_map(host_of).collect());
             }
             Some("attempt_ended") => {
                 let Some(cause) = cause(record) else { continue };
-                let host = hosts.get(attempt).cloned();
-                if let Some(fault) = host.as_ref().and_then(|host| last(faults, host, at)) {
+                let hosts = hosts.get(attempt).cloned().unwrap_or_default();
+                if let Some(fault) = last(faults, &hosts, at) {
                     noticed.add(format!("{}: the attempt had ended after", fault.word), at - fault.at);
                 }
-                ended.insert(run, (at, cause, host));
+                ended.insert(run, (at, cause, hosts));
             }
             Some("attempt_ready") => {
-                let Some((before, cause, host)) = ended.remove(run) else { continue };
-                let place = if hosts.get(attempt) == host.as_ref() { "the same host" } else { "another host" };
+                let Some((before, cause, was_on)) = ended.remove(run) else { continue };
+                let place = if hosts.get(attempt) == Some(&was_on) { "the same host" } else { "another host" };
                 made_up.add(format!("{cause}: steps again on {place} after"), at - before);
             }
             _ => {}
@@ -57,9 +57,16 @@ fn cause(record: &Value) -> Option<&str> {
     record["end"]["finding"]["cause"].as_str()
 }
 
-/// The newest fault that was made to a host before a time.
-fn last<'a>(faults: &'a [HostFault], host: &str, at: i64) -> Option<&'a HostFault> {
-    let before = faults.iter().filter(|fault| fault.host == host && (at - RELATED..=at).contains(&fault.at));
+/// The instances of an attempt, by node rank.
+pub fn instances(record: &Value) -> Vec<&str> {
+    let others = record["others"].as_array().into_iter().flatten();
+    std::iter::once(&record["instance"]).chain(others).filter_map(Value::as_str).collect()
+}
+
+/// The newest fault that was made to one of these hosts before a time.
+fn last<'a>(faults: &'a [HostFault], hosts: &[String], at: i64) -> Option<&'a HostFault> {
+    let is_before = |fault: &&HostFault| hosts.contains(&fault.host) && (at - RELATED..=at).contains(&fault.at);
+    let before = faults.iter().filter(is_before);
     before.max_by_key(|fault| fault.at)
 }
 

@@ -25,10 +25,14 @@ pub(super) enum Fault {
     Slow,
     /// The clock jumps by ten minutes, or back.
     Clock,
+    /// The ranks are stopped by SIGSTOP for a while.
+    Pause,
+    /// The ranks run for a quarter of the time only, for a while.
+    Throttle,
 }
 
 /// Every kind of fault.
-pub(super) const FAULTS: [Fault; 9] = [
+pub(super) const FAULTS: [Fault; 11] = [
     Fault::Server,
     Fault::Agent,
     Fault::Rank,
@@ -38,6 +42,8 @@ pub(super) const FAULTS: [Fault; 9] = [
     Fault::Full,
     Fault::Slow,
     Fault::Clock,
+    Fault::Pause,
+    Fault::Throttle,
 ];
 
 /// A full disk ends runs for good, so it is freed before all of them wait.
@@ -45,6 +51,19 @@ const FULL_AT_MOST: Duration = Duration::from_secs(20);
 
 /// How far a clock may be ahead, in seconds.
 const CLOCKS: [i64; 3] = [-600, 0, 600];
+
+/// What the command lines of ranks match: of a program, of the process that trains, and not of `torchrun`. A shell that has the
+/// pattern in its own does not match it.
+const RANKS: &str = "[g]radus-rank|python3 -u [d]dp.py";
+
+/// What is done to ranks, beside the verbs of the lab.
+const PAUSE: &str = "pause";
+const THROTTLE: &str = "throttle";
+const CONTINUE: &str = "continue";
+
+/// Stops ranks for three quarters of every 0.4 s, until `$1` seconds are over.
+const THROTTLED: &str = "exec < /dev/null > /dev/null 2>&1; over=$((SECONDS + $1)); while [ $SECONDS -lt $over ]; do \
+                         pkill -STOP -f \"$2\"; sleep 0.3; pkill -CONT -f \"$2\"; sleep 0.1; done";
 
 impl Fault {
     /// The word for it.
@@ -59,6 +78,8 @@ impl Fault {
             Fault::Full => "full",
             Fault::Slow => "slow",
             Fault::Clock => "clock",
+            Fault::Pause => "pause",
+            Fault::Throttle => "throttle",
         }
     }
 
@@ -72,15 +93,25 @@ impl Fault {
         match self {
             Fault::Full | Fault::Slow | Fault::Clock => true,
             Fault::Server | Fault::Agent | Fault::Rank | Fault::Power | Fault::Network | Fault::Connections => false,
+            Fault::Pause | Fault::Throttle => false,
         }
     }
 
-    /// What the command lines of the processes match that it kills, as `pkill -f` reads it.
+    /// How long after it is over an attempt may still end by it, at most.
+    pub(super) fn settles_within(self) -> Duration {
+        Duration::from_secs(match self {
+            // A machine is given up after 45 s of silence and 10 s for proof, and ranks without a step after 60 s.
+            Fault::Agent | Fault::Power | Fault::Network => 80,
+            Fault::Rank | Fault::Slow => 30,
+            Fault::Server | Fault::Connections | Fault::Full | Fault::Clock | Fault::Pause | Fault::Throttle => 15,
+        })
+    }
+
+    /// What the command lines of the processes match that it kills or stops, as `pkill -f` reads it.
     fn pattern(self) -> Option<&'static str> {
         match self {
             Fault::Agent => Some("gradus agent|/gradus .*agent"),
-            // Of a program, the process that trains, and not `torchrun`.
-            Fault::Rank => Some("gradus-rank|python3 -u ddp.py"),
+            Fault::Rank | Fault::Pause | Fault::Throttle => Some(RANKS),
             Fault::Connections => Some("sshd: root"),
             Fault::Server | Fault::Power | Fault::Network | Fault::Full | Fault::Slow | Fault::Clock => None,
         }
@@ -93,6 +124,8 @@ impl Fault {
             Fault::Network => Some(("partition", "heal")),
             Fault::Full => Some(("fill", "empty")),
             Fault::Slow => Some(("freeze", "thaw")),
+            Fault::Pause => Some((PAUSE, CONTINUE)),
+            Fault::Throttle => Some((THROTTLE, CONTINUE)),
             Fault::Server | Fault::Agent | Fault::Rank | Fault::Connections | Fault::Clock => None,
         }
     }
@@ -118,7 +151,9 @@ impl HostsStorm {
                 true
             }
             Fault::Agent | Fault::Rank | Fault::Connections => self.kill(fault, host)?,
-            Fault::Power | Fault::Network | Fault::Full | Fault::Slow => self.begin(fault, host, away, hosts)?,
+            Fault::Power | Fault::Network | Fault::Full | Fault::Slow | Fault::Pause | Fault::Throttle => {
+                self.begin(fault, host, away, hosts)?
+            }
             Fault::Clock => {
                 self.lab_done(&["clock", &host.to_string(), &clock.to_string()])?;
                 true
@@ -141,13 +176,41 @@ impl HostsStorm {
         Ok(killed.contains("killed"))
     }
 
+    /// Does what begins a fault; says whether there was something to do it to.
+    fn begun(&self, verb: &str, host: u64, lasting: Duration) -> Result<bool, String> {
+        let number = host.to_string();
+        let stopped = ["exec", &number, "pkill", "-STOP", "-e", "-f", RANKS];
+        match verb {
+            PAUSE => Ok(self.lab(&stopped)?.contains("killed")),
+            THROTTLE if self.lab(&["exec", &number, "pgrep", "-f", RANKS])?.trim().is_empty() => Ok(false),
+            THROTTLE => {
+                // It is over before the last word is that they continue.
+                let seconds = lasting.as_secs().to_string();
+                let shell = ["exec", &number, "setsid", "--fork", "bash", "-c", THROTTLED, "throttle", &seconds, RANKS];
+                self.lab_done(&shell).map(|()| true)
+            }
+            verb => self.lab_done(&[verb, &number]).map(|()| true),
+        }
+    }
+
+    /// Does what ends a fault.
+    pub(super) fn end(&self, verb: &str, host: u64) -> Result<(), String> {
+        let number = host.to_string();
+        match verb {
+            CONTINUE => self.lab(&["exec", &number, "pkill", "-CONT", "-f", RANKS]).map(drop),
+            verb => self.lab(&[verb, &number]).map(drop),
+        }
+    }
+
     /// Begins what lasts. One host is always left well.
     fn begin(&mut self, fault: Fault, host: u64, lasting: Duration, hosts: u64) -> Result<bool, String> {
         let Some((verb, back)) = fault.verbs() else { return Ok(false) };
         if self.away.contains_key(&host) || self.away.len() as u64 + 1 >= hosts {
             return Ok(false);
         }
-        self.lab_done(&[verb, &host.to_string()])?;
+        if !self.begun(verb, host, lasting)? {
+            return Ok(false);
+        }
         let lasting = if fault == Fault::Full { lasting.min(FULL_AT_MOST) } else { lasting };
         self.away.insert(host, (back, Instant::now() + lasting));
         Ok(true)
@@ -165,6 +228,6 @@ mod tests {
         }
         assert_eq!(Fault::named("fire"), None);
         let lasting: Vec<&str> = FAULTS.into_iter().filter_map(Fault::verbs).map(|(_, back)| back).collect();
-        assert_eq!(lasting, ["start", "heal", "empty", "thaw"]);
+        assert_eq!(lasting, ["start", "heal", "empty", "thaw", "continue", "continue"]);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::chaos::recoveries::{HostFault, RELATED};
+use crate::chaos::recoveries::{HostFault, RELATED, instances};
 
 /// What the event log says of attempts on several hosts that failed.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,9 @@ pub(super) struct GangFailures {
     kept: u64,
 }
 
+/// Of attempts that failed after a fault, one of its hosts is named in at least this share.
+const NAMED: f64 = 0.99;
+
 /// An attempt on several hosts, from its intent on.
 struct GangAttempt<'a> {
     instances: Vec<&'a str>,
@@ -30,8 +33,13 @@ struct GangAttempt<'a> {
 }
 
 impl GangFailures {
-    /// Reads them from a log. `host_of` gives the host of an instance.
-    pub(super) fn read(log: &[Value], faults: &[HostFault], host_of: &dyn Fn(&str) -> Option<String>) -> GangFailures {
+    /// Reads them from a log. `host_of` gives the host of an instance. Where faults were made by ones and twos, `schedules` are
+    /// the times at which each such schedule began, and faults of an earlier one explain nothing.
+    pub(super) fn read(
+        log: &[Value],
+        (faults, schedules): (&[HostFault], &[i64]),
+        host_of: &dyn Fn(&str) -> Option<String>,
+    ) -> GangFailures {
         let mut found = GangFailures::default();
         // The newest attempt of each run.
         let mut newest: BTreeMap<&str, GangAttempt<'_>> = BTreeMap::new();
@@ -49,7 +57,7 @@ impl GangFailures {
                 }
                 Some("attempt_ended") => {
                     if let Some(gang) = newest.get_mut(run).filter(|gang| gang.instances.len() > 1) {
-                        gang.survivors = found.judge(record, &gang.instances, faults, host_of);
+                        gang.survivors = found.judge(record, &gang.instances, (faults, schedules), host_of);
                     }
                 }
                 _ => {}
@@ -63,14 +71,15 @@ impl GangFailures {
         &mut self,
         record: &Value,
         instances: &[&'a str],
-        faults: &[HostFault],
+        (faults, schedules): (&[HostFault], &[i64]),
         host_of: &dyn Fn(&str) -> Option<String>,
     ) -> Option<BTreeSet<&'a str>> {
         let message = record["end"]["finding"]["message"].as_str()?;
         let at = record["at"].as_i64().unwrap_or(0);
+        let since = schedules.iter().copied().filter(|begun| *begun <= at).max().unwrap_or(at - RELATED);
         let had_fault = |instance: &str| {
             let host = host_of(instance);
-            let is_near = |fault: &HostFault| (at - RELATED..=at).contains(&fault.at);
+            let is_near = |fault: &HostFault| (since..=at).contains(&fault.at);
             faults.iter().any(|fault| Some(&fault.host) == host.as_ref() && is_near(fault))
         };
         let well: BTreeSet<&str> = instances.iter().copied().filter(|instance| !had_fault(instance)).collect();
@@ -84,7 +93,21 @@ impl GangFailures {
             Some(instance) if had_fault(instance) => self.named += 1,
             Some(_) | None => self.misnamed.push(said()),
         }
-        Some(well)
+        // A full disk ends the run, and its machines are given back.
+        Some(well).filter(|_| record["end"]["finding"]["cause"].as_str() != Some("disk_full"))
+    }
+
+    /// What is wrong where every fault was over before the next one was made.
+    pub(super) fn problem(&self) -> Option<String> {
+        let share = self.named as f64 / self.failed.max(1) as f64;
+        if self.failed > 0 && share < NAMED {
+            return Some(format!("a host with a fault is named in {} of {} failures", self.named, self.failed));
+        }
+        if !self.unexplained.is_empty() {
+            return Some(format!("{} attempts failed without a fault of their hosts", self.unexplained.len()));
+        }
+        let lost = self.survivors - self.kept;
+        (lost > 0).then(|| format!("{lost} of {} machines without a fault were not kept", self.survivors))
     }
 
     /// What there is to print; nothing where no attempt was on several hosts.
@@ -103,12 +126,6 @@ impl GangFailures {
         lines.extend(self.unexplained.iter().map(|said| format!("without a fault: {said}")));
         lines
     }
-}
-
-/// The instances of an attempt, by node rank.
-fn instances(record: &Value) -> Vec<&str> {
-    let others = record["others"].as_array().into_iter().flatten();
-    std::iter::once(&record["instance"]).chain(others).filter_map(Value::as_str).collect()
 }
 
 /// The node rank that a finding names.
@@ -148,7 +165,7 @@ mod tests {
             |host: &str, seconds: i64| HostFault { word: "rank".into(), host: host.into(), at: seconds * 1_000_000 };
         let faults = [fault("host-2", 19), fault("host-5", 39), fault("host-7", 40)];
         let host_of = |instance: &str| Some(instance.replace('i', "host-"));
-        let found = GangFailures::read(&log, &faults, &host_of);
+        let found = GangFailures::read(&log, (&faults, &[]), &host_of);
         let expected = GangFailures {
             failed: 2,
             named: 1,
@@ -160,6 +177,28 @@ mod tests {
         };
         assert_eq!(found, expected);
         assert_eq!(found.lines().len(), 4);
-        assert!(GangFailures::default().lines().is_empty());
+        assert!(GangFailures::default().lines().is_empty() && GangFailures::default().problem().is_none());
+        assert_eq!(found.problem().unwrap(), "a host with a fault is named in 1 of 2 failures");
+    }
+
+    #[test]
+    fn what_was_over_before_explains_nothing() {
+        let log = [
+            intended("r-1-a1", "i1", &["i2"]),
+            failed("r-1-a1", "node 1: killed", 20),
+            intended("r-1-a2", "i1", &["i2"]),
+            failed("r-1-a2", "node 0: code 1", 60),
+        ];
+        let fault =
+            |host: &str, seconds: i64| HostFault { word: "rank".into(), host: host.into(), at: seconds * 1_000_000 };
+        let faults = [fault("host-2", 19), fault("host-1", 18), fault("host-2", 59)];
+        let host_of = |instance: &str| Some(instance.replace('i', "host-"));
+        let named = |schedules: &[i64]| GangFailures::read(&log, (&faults, schedules), &host_of).named;
+        assert_eq!((named(&[]), named(&[17_000_000, 50_000_000])), (2, 1));
+        let faults = [fault("host-2", 19)];
+        let found = GangFailures::read(&log, (&faults, &[17_000_000, 50_000_000]), &host_of);
+        assert_eq!(found.problem().unwrap(), "1 attempts failed without a fault of their hosts");
+        let found = GangFailures { survivors: 3, kept: 2, ..GangFailures::default() };
+        assert_eq!(found.problem().unwrap(), "1 of 3 machines without a fault were not kept");
     }
 }

@@ -7,6 +7,8 @@ use super::jobs::StormJob;
 #[derive(Debug)]
 pub(super) struct HostsOptions {
     pub(super) faults: u64,
+    /// So many times one or two faults instead, each time once what the last ones have done is over.
+    pub(super) schedules: u64,
     pub(super) seed: u64,
     pub(super) hosts: u64,
     /// How many of them each job trains on.
@@ -23,6 +25,7 @@ pub(super) struct HostsOptions {
 pub(super) fn options(arguments: &[String]) -> Result<HostsOptions, String> {
     let mut options = HostsOptions {
         faults: 500,
+        schedules: 0,
         seed: 1,
         hosts: 4,
         nodes: 1,
@@ -36,6 +39,7 @@ pub(super) fn options(arguments: &[String]) -> Result<HostsOptions, String> {
         let number = |text: &String| text.parse::<u64>().map_err(|_| format!("`{text}` is no number"));
         match word.as_str() {
             "--faults" => options.faults = number(value()?)?,
+            "--schedules" => options.schedules = number(value()?)?,
             "--seed" => options.seed = number(value()?)?,
             "--on" => options.hosts = number(value()?)?.clamp(1, 9),
             "--nodes" => options.nodes = number(value()?)?.max(1),
@@ -43,7 +47,8 @@ pub(super) fn options(arguments: &[String]) -> Result<HostsOptions, String> {
             "--torchrun" => options.jobs = StormJob::Torchrun,
             "--built" => options.builds = false,
             _ => {
-                let known = "--faults N, --seed S, --on HOSTS, --nodes N, --kinds KIND,…, --torchrun and --built";
+                let known =
+                    "--faults N, --schedules N, --seed S, --on HOSTS, --nodes N, --kinds KIND,…, --torchrun, --built";
                 return Err(format!("`{word}` is not known; there are {known}"));
             }
         }
@@ -90,6 +95,7 @@ mod tests {
         assert_eq!((usual.faults, usual.kinds.len(), usual.builds), (500, FAULTS.len(), true));
         let some = read("--faults 20 --kinds full,clock --built").unwrap();
         assert_eq!((some.faults, some.kinds, some.builds), (20, vec![Fault::Full, Fault::Clock], false));
+        assert_eq!((some.schedules, read("--schedules 300").unwrap().schedules), (0, 300));
         assert!(read("--kinds full,fire").unwrap_err().starts_with("`fire` is no kind of fault; there are server, "));
         let program = read("--nodes 2 --torchrun").unwrap();
         assert!(program.jobs == StormJob::Torchrun && !program.kinds.contains(&Fault::Full));
