@@ -67,6 +67,29 @@ fn another_number_of_ranks_goes_on_with_the_same_curve() {
     }
 }
 
+/// `num_nodes: {min: 2, max: 4}`: on half of the machines each step is divided into twice as many micro-batches.
+#[test]
+fn a_run_that_shrinks_from_4_to_2_and_grows_again_keeps_its_curve() {
+    for parallel in [json!({}), json!({"shard": "parameters"})] {
+        let job = json!({"optimizer": {"adamw": {"lr": 1e-3}}, "parallel": parallel, "batch": 160});
+        let whole = Scene::new(job.clone()).finish(4);
+        let mut scene = Scene::new(job).with("epochs", json!(100_000));
+        scene.stop_after(4, 7);
+        scene.lose_after(5);
+        let mut scene = scene.with("accumulate", json!(2));
+        let shrunk = scene.stop_after(2, 12);
+        assert_eq!(shrunk.resumed_from(), 5, "{parallel}");
+        scene.lose_after(10);
+        let grown = scene.with("accumulate", json!(1)).with("epochs", json!(2)).finish(4);
+        assert_eq!(grown.resumed_from(), 10, "{parallel}");
+        let on_two = &shrunk.losses()[..5];
+        let curve = [apart(on_two, &whole.losses()[5..10]), apart(&grown.losses(), &whole.losses()[10..])];
+        let weights = apart(&grown.weights, &whole.weights);
+        assert!(curve.iter().all(|far| *far <= 1e-5), "{parallel}: {curve:?}");
+        println!("{parallel}: losses {:.1e} on two, {:.1e} on four again, weights {weights:.1e}", curve[0], curve[1]);
+    }
+}
+
 /// BERT with AdamW, an average of its weights and loss scaling, whose scale must be resumed as well.
 #[test]
 fn shards_of_all_that_is_kept_go_on_with_the_same_bits() {
