@@ -20,6 +20,14 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "uses_gradus_reports" },
     },
     SourceMutant {
+        name: "a-file-is-sent-before-its-time-is-over",
+        harm: "a checkpoint that was written twice at once stays on the node as it was written first, and is resumed from",
+        file: "crates/agent/src/travel/upload/file_state.rs",
+        from: "match unsettled(FileState::of(&meta).changed, now) {",
+        to: "match unsettled(FileState::of(&meta).changed, now).filter(|_| false) {",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "written_again_at_once" },
+    },
+    SourceMutant {
         name: "processes-of-another-home-are-ended",
         harm: "two homes of a machine whose runs have the same name kill each other's agents",
         file: "crates/node/src/processes/mod.rs",

@@ -333,6 +333,26 @@ fn what_a_program_has_deleted_is_deleted_there() {
     assert_eq!([0, 1, 2].map(is_there), [true, false, true]);
 }
 
+/// Size and time of a file are the same after both writes within a tick of the clock of file times.
+#[test]
+fn a_file_that_is_written_again_at_once_with_the_same_size_is_sent_again() {
+    for _ in 0..10 {
+        let scene = Scene::new(0);
+        scene.write("here/checkpoints/last.pt", "first");
+        let (uploader, inbox) = scene.uploader();
+        uploader.staged();
+        let there = || fs::read_to_string(scene.there().join("checkpoints/last.pt")).unwrap_or_default();
+        let begun = std::time::Instant::now();
+        while there() != "first" {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+        }
+        scene.write("here/checkpoints/last.pt", "later");
+        uploader.finish(Duration::from_secs(60));
+        uploaded(&inbox).unwrap();
+        assert_eq!(there(), "later");
+    }
+}
+
 #[test]
 fn on_a_full_disk_deleted_checkpoints_make_room_for_newer_ones() {
     for has_whole in [true, false] {

@@ -6,8 +6,8 @@ use std::io::ErrorKind;
 
 use domain::files::{FileListing, KeepRequest};
 
-use super::files::{below, state};
-use super::{PassedOver, Upload};
+use super::files::below;
+use super::{FileState, PassedOver, Upload};
 use crate::travel::checkpoints::{is_manifest, is_own};
 use crate::travel::loop_files::{REQUEST, TravelError};
 
@@ -51,7 +51,7 @@ impl Upload {
         // A checkpoint whose manifest is still here has all its files in `paths`: its manifest is deleted first.
         // One that was written again since it was sent may name other files than those there.
         let is_there = |path: &String| {
-            let now = fs::metadata(self.folder.join(path)).map(|meta| state(&meta)).ok();
+            let now = fs::metadata(self.folder.join(path)).map(|meta| FileState::of(&meta)).ok();
             now.is_some() && self.sent.get(path) == now.as_ref()
         };
         let has_whole = paths.iter().any(|path| is_manifest(in_checkpoints(path)) && is_there(path));

@@ -3,11 +3,12 @@
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use domain::files::{BroughtPart, PARTS_MAX};
 
-use super::{FileState, PassedOver, Upload};
+use super::file_state::{FileState, settled};
+use super::{PassedOver, Upload};
 use crate::travel::loop_files::{REQUEST, TravelError, disk, micros};
 
 /// So many answers may say that nothing more of a file has arrived.
@@ -25,10 +26,14 @@ impl Upload {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             meta => meta.map_err(disk("read", &place))?,
         };
-        let state = state(&meta);
-        if self.sent.get(path) == Some(&state) {
+        if self.sent.get(path) == Some(&FileState::of(&meta)) {
             return Ok(());
         }
+        let meta = match settled(&place, meta) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            meta => meta.map_err(disk("read", &place))?,
+        };
+        let state = FileState::of(&meta);
         if self.is_over() {
             return Err(TravelError::Late);
         }
@@ -38,7 +43,7 @@ impl Upload {
         };
         let sha256 = self.hash(path, state, &file).map_err(disk("read", &place))?;
         self.moved(path, 0);
-        let (total, mut offset, mut stalls) = (state.0, 0, 0);
+        let (total, mut offset, mut stalls) = (state.bytes, 0, 0);
         loop {
             if self.is_over() {
                 return Err(TravelError::Late);
@@ -82,7 +87,7 @@ impl Upload {
         {
             return Ok(sha256.clone());
         }
-        let sha256 = node::sha256(file.take(state.0))?;
+        let sha256 = node::sha256(file.take(state.bytes))?;
         self.hashed = Some((path.to_owned(), state, sha256.clone()));
         Ok(sha256)
     }
@@ -111,10 +116,6 @@ impl Upload {
         }
         Ok(())
     }
-}
-
-pub(super) fn state(meta: &fs::Metadata) -> FileState {
-    (meta.len(), meta.modified().unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
 /// Every file below a folder of a run, each with its path from the run's folder, and the first error: what could not be

@@ -5,6 +5,7 @@
 //! failed is sent again in the next round; a file that cannot be sent does not keep others back.
 
 mod checkpoints;
+mod file_state;
 mod files;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use domain::files::KEPT;
 use domain::{AttemptId, Fence, RunId};
@@ -22,8 +23,8 @@ use super::failure::UploadFailure;
 use super::loop_files::{LoopFiles, TravelError};
 use crate::event::{AttemptEvent, Wakeup};
 use checkpoints::in_checkpoints;
+use file_state::FileState;
 pub(super) use files::below;
-use files::state;
 
 /// Interval of rounds for growing files.
 const ROUND: Duration = Duration::from_secs(2);
@@ -124,9 +125,6 @@ impl Uploader {
         let _ = self.orders.send(Order::Finish(Deadline { at: Instant::now() + idle, idle: Some(idle) }));
     }
 }
-
-/// A file as it was: size and time.
-type FileState = (u64, SystemTime);
 
 struct Upload {
     files: LoopFiles,
@@ -287,7 +285,7 @@ impl Upload {
             missing.extend(listed.err().map(|_| folder.to_owned()));
         }
         missing.retain(|path| {
-            let as_it_is = fs::metadata(self.folder.join(path)).map(|meta| state(&meta)).ok();
+            let as_it_is = fs::metadata(self.folder.join(path)).map(|meta| FileState::of(&meta)).ok();
             let is_own = path.strip_prefix("checkpoints/").is_some_and(is_own);
             !is_own && as_it_is.is_none_or(|as_it_is| self.sent.get(path) != Some(&as_it_is))
         });
