@@ -44,7 +44,13 @@ enum Subcommand {
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     match args.command {
-        Subcommand::Create { name, expires } => create(&home, &name, expires, printer),
+        Subcommand::Create { name, expires } => {
+            let code = create(&home, &name, expires, printer)?;
+            if let Some(warning) = shared(&name, settings.user.as_deref()) {
+                printer.say(warning);
+            }
+            Ok(code)
+        }
         Subcommand::List => list(&home, printer),
         Subcommand::Rm { name } => remove(&home, &name, printer),
     }
@@ -76,6 +82,16 @@ fn create(home: &Home, name: &str, expires: Option<Duration>, printer: &mut Prin
         }
     };
     Err(Error::Usage { message, hint })
+}
+
+/// Why a token of this name does not stand for one user, where `user` has started the server: as most often who types this.
+fn shared(name: &str, user: Option<&str>) -> Option<String> {
+    (user == Some(name)).then(|| {
+        format!(
+            "warning: work asked for with it counts as that of `{name}`, who also has all that is asked for on this machine: \
+             budgets and `gradus cost --by user` do not tell them apart; another name does, such as `{name}@laptop`"
+        )
+    })
 }
 
 fn list(home: &Home, printer: &mut Printer) -> Result<u8, Error> {
@@ -110,4 +126,15 @@ fn remove(home: &Home, name: &str, printer: &mut Printer) -> Result<u8, Error> {
         false => printer.data(format!("removed {name}")),
     }
     Ok(exit::DONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_with_the_name_of_the_server_s_user_is_warned_of() {
+        assert!(shared("ann", Some("ann")).is_some_and(|warning| warning.contains("such as `ann@laptop`")));
+        assert_eq!((shared("ann@laptop", Some("ann")), shared("ann", None)), (None, None));
+    }
 }

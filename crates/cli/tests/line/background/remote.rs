@@ -185,6 +185,10 @@ fn a_token_with_a_name_enters_until_it_expires_or_is_removed() {
     let token = succeeded(there.gradus(&["token", "create", "ann@laptop", "--expires", "30d"]));
     let other = succeeded(there.gradus(&["token", "create", "ben"]));
     assert_eq!(status(token.trim()).code, Some(0));
+    let mut same = there.command(&["token", "create", "carl"]);
+    let same = crate::home::said(same.env("USER", "carl").output().unwrap());
+    assert!(same.code == Some(0) && same.err.contains("counts as that of `carl`"), "{}", same.err);
+    assert!(same.out.trim().starts_with("gradus_") && same.out.lines().count() == 1, "{}", same.out);
     let again = there.gradus(&["token", "create", "ben"]);
     assert!(again.code == Some(2) && again.err.contains("gradus token rm ben"), "{}", again.err);
     let listed = succeeded(there.gradus(&["token", "list"]));
