@@ -295,7 +295,9 @@ fn sky_table(source: &Value) -> String {
         // The words of `infra` name the clouds themselves.
         let is_rented = key["rented"].as_bool().unwrap_or_default() && path != "resources.infra";
         let words = words.join("`, `");
-        let by_cloud = format!("`gradus plan`; `gradus run` if the job names {RENTED}");
+        // Of nodes, it is known which GPUs they have.
+        let nodes = if path == "resources.accelerators" { ", or nodes" } else { "" };
+        let by_cloud = format!("`gradus plan`; `gradus run` if the job names {RENTED}{nodes}");
         let served = match (is_planned, is_rented, words.is_empty()) {
             _ if why.is_empty() => "yes".to_owned(),
             _ if is_noted => "accepted with a warning".to_owned(),
@@ -328,7 +330,7 @@ mod tests {
             assert_eq!(table.lines().last(), Some(row.as_str()));
         };
         let by_cloud = "`gradus plan`; `gradus run` if the job names AWS, Lambda, Google Cloud, Azure, Alibaba Cloud or Tencent Cloud";
-        check("resources.accelerators", true, &[], by_cloud);
+        check("resources.accelerators", true, &[], &format!("{by_cloud}, or nodes"));
         check("resources.use_spot", true, &["false"], &format!("{by_cloud}, else only `false`"));
         check("resources.infra", true, &["local", "aws"], "`gradus plan`; `gradus run` accepts only `local`, `aws`");
         check("num_nodes", false, &["1"], "`gradus plan`; `gradus run` accepts only `1`");

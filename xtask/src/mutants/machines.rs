@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
+        name: "one-gpu-is-as-good-as-eight",
+        harm: "a job for eight GPUs is started on a node with one",
+        file: "crates/cloud/src/ssh/inventory/gpus.rs",
+        from: "number >= usize::try_from(wanted.count.unwrap_or(1)).unwrap_or(usize::MAX)",
+        to: "number >= 1",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "has_the_gpus_that_its_driver_lists" },
+    },
+    SourceMutant {
         name: "a-lock-that-is-taken-is-an-agent",
         harm: "a run waits two minutes for the agent of a process that ended before it started one",
         file: "crates/cloud/src/local/mod.rs",

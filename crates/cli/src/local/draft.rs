@@ -223,6 +223,7 @@ fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Res
     if offers.is_empty() {
         return Err(no_node(node, &inventory));
     }
+    machine::require_gpus(job, &kind, &inventory, settings)?;
     too_few_nodes(job.least_nodes(), node, &inventory).map_or(Ok(offers), Err)
 }
 

@@ -3,10 +3,10 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use cloud::ssh::{DirectDoor, Executables, Inventory};
-use cloud::{Local, LocalSettings, Provider, Ssh, SshSettings};
+use cloud::ssh::{DirectDoor, Executables, Host, Inventory};
+use cloud::{Catalog, Local, LocalSettings, Provider, Ssh, SshSettings};
 use domain::run::InstanceState;
-use domain::{InstanceId, Rate};
+use domain::{InstanceId, Job, Rate};
 use plan::World;
 use server::Home;
 
@@ -143,6 +143,36 @@ fn callers(world: &World, calls: impl Fn(&str, &InstanceId) -> bool) -> Vec<&Ins
     let at_work =
         all.filter(|(_, one)| !matches!(one.state, InstanceState::Releasing | InstanceState::Released { .. }));
     at_work.filter(|(id, one)| calls(&one.offer.provider, one.machine_name(id))).map(|(id, _)| id).collect()
+}
+
+/// Refuses a job that asks for GPUs which a node that it may run on does not have. `kind` is that of the offer.
+///
+/// # Errors
+/// [`Error::Usage`] with the nodes that lack them, [`Error::Unfit`] and [`Error::Catalog`] for GPUs that are described wrongly.
+pub fn require_gpus(job: &Job, kind: &str, inventory: &Inventory, settings: &GlobalSettings) -> Result<(), Error> {
+    let wanted = &job.wants.accelerators;
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let mut catalog = Catalog::open(&settings.home)?;
+    rented::constraints::described(job, &mut catalog)?;
+    let lacking = inventory.without_gpus(kind, wanted, &catalog);
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let asked: Vec<String> = wanted.iter().map(|one| format!("`{one}`")).collect();
+    let nodes: Vec<String> = lacking.into_iter().map(without).collect();
+    let message = format!("the job asks for {} and may run on {}", asked.join(" or "), nodes.join(", "));
+    let hint = "name a node that has them or a pool of such nodes (`gradus nodes pool NODE POOL`); `gradus nodes add NAME` looks again";
+    Err(Error::Usage { message, hint: hint.to_owned() })
+}
+
+/// A node with the GPUs that it has instead.
+fn without(host: &Host) -> String {
+    match host.gpus() {
+        [] => format!("`{}`, of which no GPU is known", host.name),
+        [first, ..] => format!("`{}`, which has {} × {}", host.name, host.gpus().len(), first.name),
+    }
 }
 
 /// The nodes of this home.

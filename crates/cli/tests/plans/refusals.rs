@@ -178,6 +178,35 @@ fn a_program_for_this_machine_is_planned_for_this_machine() {
 }
 
 #[test]
+fn a_job_for_nodes_is_planned_where_they_have_its_gpus() {
+    let workdir = Workdir::new();
+    let node = |name: &str, devices: &str| {
+        format!(
+            r#"{{"name":"{name}","address":"{name}","pool":"lab","rate":0,"node":{{"cpu":"","cores":8,"memory":68719476736,"disk_free":68719476736}},"facts":{{"gpu":{{"devices":[{devices}]}}}}}}"#
+        )
+    };
+    let l4 = r#"{"name":"NVIDIA L4","memory":24152899584}"#;
+    std::fs::create_dir_all(workdir.0.path().join("home")).unwrap();
+    workdir.file("home/nodes.json", format!(r#"{{"hosts":[{},{}]}}"#, node("west", l4), node("east", "")));
+    let plan = |place: &str, gpus: &str| {
+        workdir.file("job.yaml", format!("run: echo\nresources: {{infra: {place}, accelerators: \"{gpus}\"}}\n"));
+        workdir.gradus(&["plan", "job.yaml"])
+    };
+    let planned = plan("ssh/west", "L4:1");
+    assert_eq!(planned.code, Some(0), "{}", planned.err);
+    for (place, gpus, expected) in [
+        ("ssh/west", "A100:8", "asks for `A100:8` and may run on `west`, which has 1 × NVIDIA L4"),
+        ("ssh/west", "L4:2", "asks for `L4:2` and may run on `west`, which has 1 × NVIDIA L4"),
+        ("ssh/lab", "L4:1", "asks for `L4:1` and may run on `east`, of which no GPU is known"),
+        ("ssh", "L4:1", "may run on `east`, of which no GPU is known"),
+    ] {
+        let said = plan(place, gpus);
+        assert_eq!(said.code, Some(2), "{place} {gpus}: {}", said.err);
+        assert!(said.err.contains(expected) && said.err.contains("hint: name a node"), "{}", said.err);
+    }
+}
+
+#[test]
 fn data_that_is_not_there_is_told_with_what_the_job_file_says_of_it() {
     let workdir = Workdir::new();
     let train = "train: {model: cnn, data: {path: digits.csv}, epochs: 1, batch: 8}\n";

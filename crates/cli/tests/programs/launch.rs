@@ -125,7 +125,7 @@ fn wrong_input_is_refused_with_what_to_type() {
     check(&["train.py", "--rdzv-endpoint", "h:1"], &["`--rdzv-endpoint` is not needed"]);
     check(
         &["train.py", "--gpus", "A100:8"],
-        &["`--gpus`: GPUs can be asked for only from a cloud, and the job names none that can be rented"],
+        &["`--gpus`: GPUs can be requested only on a cloud or on nodes, and the job names none that can be used"],
     );
     check(&["train.py", "--cpus", "few"], &["`--cpus`", "no number of cores"]);
     check(&["train.py", "--budget", "lots"], &["`--budget`"]);

@@ -1,5 +1,7 @@
 //! The nodes of a home: `nodes.json`.
 
+mod gpus;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;

@@ -187,6 +187,10 @@ fn read(text: &str, file_name: &str, tables: TableFiles) -> Result<Parsed, Vec<P
             if is_elsewhere && job.wants.nodes.len() == 1 {
                 unrentable.retain(|problem| !matches!(&*problem.key, "num_nodes" | "resources.nodes"));
             }
+            // Whether nodes have such GPUs is looked up when they are chosen.
+            if job.wants.node.is_some() {
+                unrentable.retain(|problem| &*problem.key != "resources.accelerators");
+            }
             if job.wants.is_rented() {
                 unrentable.retain(|problem| !served::RENTED.contains(&&*problem.key));
             }

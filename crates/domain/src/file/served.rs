@@ -58,8 +58,9 @@ const fn no(path: &'static str, why: &'static str, hint: &'static str) -> SkyKey
 
 const ONE_MACHINE: &str = "only this machine, those of `gradus nodes` and machines of AWS, Lambda, Google, Azure, Alibaba and Tencent can be used yet";
 const LEAVE_OUT: &str = "leave the key out";
-const NO_GPU: &str = "GPUs can be asked for only from a cloud, and the job names none that can be rented";
-const NAME_CLOUD: &str = "add a cloud, such as `infra: aws`, or leave it out to use this machine as it is";
+const NO_GPU: &str = "GPUs can be requested only on a cloud or on nodes, and the job names none that can be used";
+const NAME_CLOUD: &str =
+    "add a cloud, such as `infra: aws`, or `infra: ssh` for nodes, or leave it out to use this machine as it is";
 const NO_SPOT: &str = "spot machines can be asked for only from a cloud, and the job names none that can be rented";
 const NAME_CLOUD_OR_NO_SPOT: &str = "add a cloud, such as `infra: aws`, or write `spot: never`, or leave it out";
 const NO_LIMIT: &str =

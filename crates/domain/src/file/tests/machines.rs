@@ -5,8 +5,10 @@ use super::{check, run_with};
 #[test]
 fn without_a_cloud_that_can_be_rented_only_plans_are_made() {
     let check = |line: &str, expected: &str| check(&run_with(&format!("resources: {{{line}}}")), expected);
-    let gpu = "2 resources.accelerators: GPUs can be asked for only from a cloud, and the job names none that can be rented (add a cloud, such as `infra: aws`, or leave it out to use this machine as it is)\nok";
+    let gpu = "2 resources.accelerators: GPUs can be requested only on a cloud or on nodes, and the job names none that can be used (add a cloud, such as `infra: aws`, or `infra: ssh` for nodes, or leave it out to use this machine as it is)\nok";
     check("accelerators: A100:8", gpu);
+    check("infra: ssh, accelerators: A100:8", "ok");
+    check("infra: ssh/lab, accelerators: [A100:8, 40GB+:4]", "ok");
     check("accelerators: [A100:8, 40GB+:4]", gpu);
     check("accelerators: {A100: 8, H100: 8}", gpu);
     check("spot: never, dedicated: false, nodes: 1, use_spot: false", "ok");

@@ -184,7 +184,7 @@ run: |
 3 num_nodes: `gradus plan` reads it, `gradus run` refuses it: a run on several machines needs nodes that are reached over SSH, or machines of AWS
 4 workdir: the repository is cloned by `setup` at the beginning of each attempt
 6 resources.infra: left out: gradus does not run jobs on a Kubernetes cluster
-7 resources.accelerators: `gradus plan` reads it, `gradus run` refuses it: GPUs can be asked for only from a cloud, and the job names none that can be rented
+7 resources.accelerators: `gradus plan` reads it, `gradus run` refuses it: GPUs can be requested only on a cloud or on nodes, and the job names none that can be used
 9 resources.disk_tier: left out: the kind of disk cannot be chosen yet
 10 resources.ports: left out: no port is opened to the network
 11 resources.spot_recovery: left out: there is one way to recover, which is the default: from the newest checkpoint
@@ -341,7 +341,7 @@ deadline: 26h30m
 --
 - workdir: each attempt runs in a copy of the job file's folder, and not in the folder itself
 - num_nodes: `gradus plan` reads it, `gradus run` refuses it: a run on several machines needs nodes that are reached over SSH, or machines of AWS
-- resources.accelerators: `gradus plan` reads it, `gradus run` refuses it: GPUs can be asked for only from a cloud, and the job names none that can be rented
+- resources.accelerators: `gradus plan` reads it, `gradus run` refuses it: GPUs can be requested only on a cloud or on nodes, and the job names none that can be used
 6 --time: it is the `deadline` here, which counts from submission
 6 --partition: left out: there are no partitions, accounts or shares
 7 --output: left out: output is kept with the run
