@@ -3,6 +3,8 @@
 
 #[path = "hosts/direct.rs"]
 mod direct;
+#[path = "hosts/disasters.rs"]
+mod disasters;
 #[path = "hosts/nodes.rs"]
 mod nodes;
 mod rented;
