@@ -148,14 +148,21 @@ pub fn probe(connection: &Connection, site: &Site, owner: &str) -> Result<Node, 
     }
 }
 
+/// Removes the folder of an owner, and where no other one is left, or none was ever made, all that was installed.
+const REMOVE: &str = r#"cd
+rm -rf ".gradus/homes/$1"
+rmdir .gradus/homes 2>/dev/null || [ ! -e .gradus/homes ] && rm -rf .gradus
+true
+"#;
+
 /// Removes everything of an owner, and the programs once no owner remains. Running work must have ended before.
 ///
 /// # Errors
 /// [`SshError`].
 pub fn remove(connection: &Connection, owner: &str) -> Result<(), SshError> {
     let short = folder_of(owner);
-    let script = "cd; rm -rf \".gradus/homes/$1\"; rmdir .gradus/homes 2>/dev/null && rm -rf .gradus; true\n";
-    connection.run("remove what was installed", &format!("sh -s -- {}", quoted(&short)), script.as_bytes()).map(|_| ())
+    let command = format!("sh -s -- {}", quoted(&short));
+    connection.run("remove what was installed", &command, REMOVE.as_bytes()).map(|_| ())
 }
 
 /// The command that deletes, in a folder, what copies of this name have left that broke off a day ago or earlier. None of
@@ -256,6 +263,23 @@ mod tests {
         let mut left: Vec<_> = fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
         assert!(swept.success() && left == ["libtorch.partial-2", "other.partial-3"], "{left:?}");
+    }
+
+    #[test]
+    fn what_was_installed_goes_with_the_last_owner_also_where_no_folder_of_one_was_made_yet() {
+        for (owners, expected) in [(&[][..], false), (&["me"], false), (&["me", "other"], true)] {
+            let machine = tempfile::tempdir().unwrap();
+            let installed = machine.path().join(".gradus");
+            fs::create_dir_all(installed.join("lib/libtorch.partial-1")).unwrap();
+            for owner in owners {
+                fs::create_dir_all(installed.join("homes").join(owner)).unwrap();
+            }
+            let mut shell = Command::new("sh");
+            shell.args(["-c", REMOVE, "sh", "me"]).env("HOME", machine.path());
+            assert!(shell.status().unwrap().success());
+            assert_eq!(installed.exists(), expected, "{owners:?}");
+            assert!(!installed.join("homes/me").exists());
+        }
     }
 
     #[test]
