@@ -5,6 +5,7 @@
 //! are drawn from the seed. Every model must be that of a run on this machine that nothing happened to, and nothing may be
 //! left on a host. What a fault did to which run follows from time and host alone ([`super::recoveries`]).
 
+mod bootstrap;
 mod faults;
 mod gangs;
 mod jobs;
@@ -24,6 +25,7 @@ use xtask::draws::Draws;
 use xtask::lab::hosts as lab;
 
 use super::recoveries::{self, HostFault};
+use bootstrap::BareHost;
 use faults::Fault;
 use gangs::GangFailures;
 use jobs::{JobPlace, StormJob};
@@ -83,10 +85,12 @@ struct HostsStorm {
     resumed: u64,
     resume_at: Instant,
     done: BTreeMap<Fault, u64>,
-    /// Those that were made to a host.
+    /// Those that were made to a host with jobs.
     faults: Vec<HostFault>,
     /// When each schedule of one or two faults began, in microseconds since 1970.
     schedules: Vec<i64>,
+    /// The host that gradus is installed on while connections are cut.
+    bare: Option<BareHost>,
 }
 
 /// Starts the hosts, makes the faults, and judges.
@@ -102,29 +106,32 @@ pub fn storm(root: &Path, arguments: &[String]) -> Outcome {
     let folder = std::env::temp_dir().join(format!("gradus-chaos-hosts-{}", std::process::id()));
     let lab_folder = build::target(root).join("lab/chaos-hosts");
     lab::down(&lab_folder)?;
-    let tried =
-        lab::up(root, &lab_folder, u8::try_from(options.hosts)?).map_err(|error| error.to_string()).and_then(|_| {
-            let mut storm = HostsStorm {
-                root: root.to_owned(),
-                lab: lab_folder.clone(),
-                home: folder.join("home"),
-                programs,
-                jobs: options.jobs,
-                draws: Draws::new(options.seed),
-                server: None,
-                server_at: None,
-                away: BTreeMap::new(),
-                submitted: 0,
-                resumed: 0,
-                resume_at: Instant::now(),
-                done: BTreeMap::new(),
-                faults: Vec::new(),
-                schedules: Vec::new(),
-            };
-            let told = storm.run(&options, &folder);
-            storm.stop_server();
-            told
-        });
+    let bare = options.kinds.contains(&Fault::Bootstrap);
+    let bare = bare.then(|| BareHost { number: options.hosts + 1, home: folder.join("bare-home") });
+    let count = u8::try_from(bare.as_ref().map_or(options.hosts, |bare| bare.number))?;
+    let tried = lab::up(root, &lab_folder, count).map_err(|error| error.to_string()).and_then(|_| {
+        let mut storm = HostsStorm {
+            root: root.to_owned(),
+            lab: lab_folder.clone(),
+            home: folder.join("home"),
+            programs,
+            jobs: options.jobs,
+            draws: Draws::new(options.seed),
+            server: None,
+            server_at: None,
+            away: BTreeMap::new(),
+            submitted: 0,
+            resumed: 0,
+            resume_at: Instant::now(),
+            done: BTreeMap::new(),
+            faults: Vec::new(),
+            schedules: Vec::new(),
+            bare,
+        };
+        let told = storm.run(&options, &folder);
+        storm.stop_server();
+        told
+    });
     lab::down(&lab_folder)?;
     let told =
         tried.map_err(|why| format!("chaos on hosts (seed {}): {why}; kept in {}", options.seed, folder.display()))?;
@@ -141,6 +148,10 @@ impl HostsStorm {
                 self.lab_done(&["refit", &host.to_string(), DISK_MB])?;
             }
             self.gradus(&["nodes", "add", &format!("host-{host}"), "--ssh-config", &config.to_string_lossy()])?;
+        }
+        if let Some(bare) = &self.bare {
+            // Without libtorch there is something to copy for a while.
+            self.lab_done(&["exec", &bare.number.to_string(), "umount", "/root/.cache/gradus"])?;
         }
         let job = self.jobs.write(folder, &self.root, JobPlace::Hosts(options.nodes))?;
         self.start_server()?;
@@ -344,6 +355,7 @@ impl HostsStorm {
             return Err(format!("{} runs were submitted, and there are {}", self.submitted, runs.len() - 1));
         }
         self.recoveries()?;
+        self.judge_bootstrap()?;
         for host in 1..=hosts {
             let listed = self.lab(&["exec", &host.to_string(), "ps", "-eo", "args"])?;
             let left: Vec<&str> = listed.lines().filter(|line| line.contains(".gradus/")).collect();

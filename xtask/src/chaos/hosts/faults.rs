@@ -19,6 +19,8 @@ pub(super) enum Fault {
     Network,
     /// Every SSH connection of the server is cut.
     Connections,
+    /// The same while gradus is being installed on a host without jobs.
+    Bootstrap,
     /// The disk is full, and has space again after a while.
     Full,
     /// Writes to the disk wait for a while.
@@ -32,13 +34,14 @@ pub(super) enum Fault {
 }
 
 /// Every kind of fault.
-pub(super) const FAULTS: [Fault; 11] = [
+pub(super) const FAULTS: [Fault; 12] = [
     Fault::Server,
     Fault::Agent,
     Fault::Rank,
     Fault::Power,
     Fault::Network,
     Fault::Connections,
+    Fault::Bootstrap,
     Fault::Full,
     Fault::Slow,
     Fault::Clock,
@@ -75,6 +78,7 @@ impl Fault {
             Fault::Power => "power",
             Fault::Network => "network",
             Fault::Connections => "connections",
+            Fault::Bootstrap => "bootstrap",
             Fault::Full => "full",
             Fault::Slow => "slow",
             Fault::Clock => "clock",
@@ -93,7 +97,7 @@ impl Fault {
         match self {
             Fault::Full | Fault::Slow | Fault::Clock => true,
             Fault::Server | Fault::Agent | Fault::Rank | Fault::Power | Fault::Network | Fault::Connections => false,
-            Fault::Pause | Fault::Throttle => false,
+            Fault::Pause | Fault::Throttle | Fault::Bootstrap => false,
         }
     }
 
@@ -103,7 +107,8 @@ impl Fault {
             // A machine is given up after 45 s of silence and 10 s for proof, and ranks without a step after 60 s.
             Fault::Agent | Fault::Power | Fault::Network => 80,
             Fault::Rank | Fault::Slow => 30,
-            Fault::Server | Fault::Connections | Fault::Full | Fault::Clock | Fault::Pause | Fault::Throttle => 15,
+            Fault::Server | Fault::Connections | Fault::Bootstrap | Fault::Full => 15,
+            Fault::Clock | Fault::Pause | Fault::Throttle => 15,
         })
     }
 
@@ -113,7 +118,8 @@ impl Fault {
             Fault::Agent => Some("gradus agent|/gradus .*agent"),
             Fault::Rank | Fault::Pause | Fault::Throttle => Some(RANKS),
             Fault::Connections => Some("sshd: root"),
-            Fault::Server | Fault::Power | Fault::Network | Fault::Full | Fault::Slow | Fault::Clock => None,
+            Fault::Server | Fault::Power | Fault::Network | Fault::Bootstrap => None,
+            Fault::Full | Fault::Slow | Fault::Clock => None,
         }
     }
 
@@ -126,7 +132,7 @@ impl Fault {
             Fault::Slow => Some(("freeze", "thaw")),
             Fault::Pause => Some((PAUSE, CONTINUE)),
             Fault::Throttle => Some((THROTTLE, CONTINUE)),
-            Fault::Server | Fault::Agent | Fault::Rank | Fault::Connections | Fault::Clock => None,
+            Fault::Server | Fault::Agent | Fault::Rank | Fault::Connections | Fault::Bootstrap | Fault::Clock => None,
         }
     }
 }
@@ -151,6 +157,7 @@ impl HostsStorm {
                 true
             }
             Fault::Agent | Fault::Rank | Fault::Connections => self.kill(fault, host)?,
+            Fault::Bootstrap => self.cut_bootstrap()?,
             Fault::Power | Fault::Network | Fault::Full | Fault::Slow | Fault::Pause | Fault::Throttle => {
                 self.begin(fault, host, away, hosts)?
             }
@@ -160,7 +167,7 @@ impl HostsStorm {
             }
         };
         *self.done.entry(fault).or_default() += u64::from(is_made);
-        if is_made && fault != Fault::Server {
+        if is_made && !matches!(fault, Fault::Server | Fault::Bootstrap) {
             self.faults.push(HostFault { word: fault.word().to_owned(), host: format!("host-{host}"), at });
         }
         Ok(is_made)

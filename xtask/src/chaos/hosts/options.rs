@@ -62,7 +62,9 @@ pub(super) fn options(arguments: &[String]) -> Result<HostsOptions, String> {
     // A disk of its own hides the cache with PyTorch.
     let can_be = |fault: &Fault| options.jobs == StormJob::Trainer || !fault.needs_refit();
     if options.kinds.is_empty() {
-        options.kinds = FAULTS.into_iter().filter(can_be).collect();
+        // A schedule is judged by what follows for the jobs, and there are none on the host that gradus is installed on.
+        let is_of_jobs = |fault: &Fault| options.schedules == 0 || *fault != Fault::Bootstrap;
+        options.kinds = FAULTS.into_iter().filter(can_be).filter(is_of_jobs).collect();
     }
     match options.kinds.iter().find(|fault| !can_be(fault)) {
         Some(fault) => {
