@@ -91,6 +91,33 @@ fn the_tutorial_on_two_machines_does_what_it_says() {
 
 #[test]
 #[ignore = "needs hosts: `cargo xtask test` provides them"]
+fn a_file_of_pools_adds_what_can_be_reached_and_a_job_runs_in_the_pool() {
+    let _turn = hosts();
+    let scene = Scene::with(&[]);
+    let config = scene.lab.join("ssh_config");
+    let (pools, job) = (scene.path("pools.yaml"), scene.path("job.yaml"));
+    let add = ["nodes", "add", "--pools", pools.to_str().unwrap(), "--ssh-config", config.to_str().unwrap()];
+    fs::write(&pools, "lab:\n  hosts: [host-11, nobody, {ip: host-12, user: root}]\n").unwrap();
+    let output = scene.gradus(&add);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("1 of the 3 machines"), "{said}");
+    assert!(said.contains("cannot connect to `nobody`"), "{said}");
+    let listed = scene.ok(&["nodes", "list"]);
+    assert!(["host-11", "host-12", "lab"].iter().all(|word| listed.contains(word)), "{listed}");
+    assert!(!listed.contains("nobody"), "{listed}");
+    fs::write(&job, "name: where\nnum_nodes: 2\nresources: {infra: ssh/lab}\nrun: hostname\n").unwrap();
+    scene.ok(&["run", job.to_str().unwrap(), "--json", "--yes"]);
+    let logs = fs::read_dir(scene.run_folder().join("logs")).unwrap().map(|entry| entry.unwrap().path());
+    let logs: String = logs.map(|path| fs::read_to_string(path).unwrap()).collect();
+    assert!(logs.contains("host-11") && logs.contains("host-12"), "{logs}");
+    for host in ["11", "12"] {
+        scene.ok(&["nodes", "rm", &format!("host-{host}")]);
+        assert_eq!(scene.lab(&["exec", host, "ls", "-A", "/root/.gradus"]), "");
+    }
+}
+
+#[test]
+#[ignore = "needs hosts: `cargo xtask test` provides them"]
 fn the_doctor_looks_at_nodes_and_at_the_network_between_them() {
     let _turn = hosts();
     let scene = Scene::with(&[11, 12]);

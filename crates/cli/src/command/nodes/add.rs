@@ -1,5 +1,7 @@
 //! `gradus nodes add`.
 
+pub(super) mod pools;
+
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -17,7 +19,11 @@ use crate::settings::GlobalSettings;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Name of the node in gradus
-    name: String,
+    #[arg(required_unless_present = "pools")]
+    name: Option<String>,
+    /// Add every machine of this file instead: pools as SkyPilot writes them in `~/.sky/ssh_node_pools.yaml`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "address", "pool"])]
+    pools: Option<PathBuf>,
     /// SSH destination: `user@host`, or a host of `~/.ssh/config` [default: the name]
     #[arg(long, value_name = "ADDRESS")]
     address: Option<String>,
@@ -35,13 +41,22 @@ pub struct Args {
     price: Rate,
 }
 
-/// Connects, prepares the machine, and records its hardware. Adding it again updates both.
+/// Adds a machine, or all of a file.
 ///
 /// # Errors
-/// [`Error::Usage`] for a name that cannot be one, [`Error::Code`] when the machine cannot be reached or prepared.
+/// [`Error::Usage`] for a name that cannot be one, [`Error::Code`] when a machine cannot be reached or prepared.
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    match &args.pools {
+        Some(file) => pools::run(file, &args, settings, printer),
+        None => add(args, settings, printer),
+    }
+}
+
+/// Connects, prepares the machine, and records its hardware. Adding it again updates both.
+fn add(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    check_name(&args.name)?;
+    let name = args.name.unwrap_or_default();
+    check_name(&name)?;
     if args.address.as_deref().is_some_and(|address| address.trim().is_empty()) {
         let hint = "write `--address user@host`, or leave it out if the name is a host of `~/.ssh/config`".to_owned();
         return Err(Error::Usage { message: "the address of the node is empty".to_owned(), hint });
@@ -51,8 +66,8 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         None => None,
     };
     let mut host = Host {
-        address: args.address.unwrap_or_else(|| args.name.clone()),
-        name: args.name,
+        address: args.address.unwrap_or_else(|| name.clone()),
+        name,
         config,
         pool: args.pool,
         reach: args.reach.unwrap_or_default(),

@@ -107,6 +107,8 @@ pub fn remove(args: &RemoveArgs, settings: &GlobalSettings, printer: &mut Printe
     }
     inventory.hosts.retain(|other| other.name != host.name);
     inventory.write(home.root()).map_err(Error::file("write", &home.root().join("nodes.json")))?;
+    // Only of a node that was added with its key.
+    let _ = std::fs::remove_file(super::add::pools::config_of(&home, &host.name));
     printer.say(format!("node {} is removed", host.name));
     Ok(exit::DONE)
 }

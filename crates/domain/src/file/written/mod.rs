@@ -2,11 +2,13 @@
 //! ([`JobText`]).
 //!
 //! [`yaml`] writes values so that they round-trip; [`skypilot`], [`dstack`] and [`slurm`] each convert one kind of file
-//! to a job file and notes. [`Job::parse`](crate::Job::parse) accepts the result.
+//! to a job file and notes. [`Job::parse`](crate::Job::parse) accepts the result. [`pooled_machines`] reads SkyPilot's list of
+//! machines, for which there is no job file.
 
 mod dstack;
 mod imported;
 mod job_text;
+mod node_pools;
 mod processes;
 mod skypilot;
 mod slurm;
@@ -22,6 +24,7 @@ use crate::problem::{Problem, Problems};
 pub use super::lower::name_from;
 pub use imported::{ForeignFormat, Imported};
 pub use job_text::JobText;
+pub use node_pools::{PooledMachine, pooled_machines};
 pub use processes::{processes, quoted};
 pub use yaml::YamlValue;
 
