@@ -63,6 +63,11 @@ pub fn long(root: &Path) -> Outcome {
         tests.arg("schemathesis").env("PYTHONPATH", peers::schemathesis()?);
         doing::run(&mut tests, "its report says how to send a request again")
     })?;
+    step("a program that prints 10 GB", || {
+        let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "line", "--", "--ignored"]);
+        tests.args(["ten_gigabytes", "--nocapture"]);
+        doing::run(&mut tests, "it needs 6 GB of the disk of temporary files")
+    })?;
     step("task files, read by SkyPilot", || {
         let mut tests =
             doing::cargo(root, &["test", "--release", "--workspace", "--test", "skypilot", "--", "--include-ignored"]);

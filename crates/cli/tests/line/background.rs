@@ -4,6 +4,7 @@ mod budgets;
 mod due;
 mod hostile;
 mod joining;
+mod loud;
 mod pipelines;
 mod remote;
 mod schedules;
