@@ -27,14 +27,19 @@ struct Extent {
     chaos_runs: u64,
     /// Schedules of the simulated control protocol.
     schedules: u64,
+    /// Seconds for which a server is away from nodes that train.
+    server_away: u64,
 }
 
-const WHOLE: Extent = Extent { chaos_runs: 100, schedules: 200_000 };
-const LONG: Extent = Extent { chaos_runs: 1000, schedules: 1_000_000 };
+const WHOLE: Extent = Extent { chaos_runs: 100, schedules: 200_000, server_away: 60 };
+const LONG: Extent = Extent { chaos_runs: 1000, schedules: 1_000_000, server_away: 600 };
 
 /// Machines that tests may reach over SSH, and the variable in which they find the lab's folder.
 const LAB_HOSTS: u8 = 20;
 const LAB_FOLDER: &str = "GRADUS_LAB_HOSTS";
+
+/// The variable that says for how many seconds a server is away from nodes that train.
+const SERVER_AWAY: &str = "GRADUS_SERVER_AWAY";
 
 /// Its tests train.
 const TRAINER: &str = "gradus-train";
@@ -104,26 +109,26 @@ fn whole(root: &Path, extent: &Extent) -> Outcome {
         tests.env("PYTHONPATH", peers::moto()?);
         doing::run(&mut tests, "`cargo xtask lab start` starts the same moto to try by hand")
     })?;
-    hosts_and_schedules(root, extent.schedules)?;
+    hosts_and_schedules(root, extent)?;
     let arguments = ["--runs", &extent.chaos_runs.to_string(), "--seed", "1"].map(str::to_owned);
     let line = step("chaos", || chaos::chaos(root, &arguments))?;
     Ok(format!("{packages}\n{line}\neverything passed"))
 }
 
 /// Tests over SSH mostly wait and schedules only compute: both at once, the schedules with the time that is left.
-fn hosts_and_schedules(root: &Path, schedules: u64) -> Result<(), Box<dyn std::error::Error>> {
-    let seeds = ["--seeds".to_owned(), format!("0..{schedules}")];
+fn hosts_and_schedules(root: &Path, extent: &Extent) -> Result<(), Box<dyn std::error::Error>> {
+    let seeds = ["--seeds".to_owned(), format!("0..{}", extent.schedules)];
     let computing = || step("schedules", || doing::run(&mut doing::nice(&simulation(root, &seeds)), SIM_HINT));
     std::thread::scope(|scope| {
         let computing = scope.spawn(|| computing().map_err(|error| error.to_string()));
-        let waiting = step("hosts, over SSH", || over_ssh(root));
+        let waiting = step("hosts, over SSH", || over_ssh(root, extent.server_away));
         let computed = computing.join().map_err(|_| "the step of the schedules panicked")?;
         waiting.and(computed.map_err(Into::into))
     })
 }
 
 /// Starts hosts that speak SSH, and runs the tests that need them: those called `hosts`, of any crate.
-fn over_ssh(root: &Path) -> Result<(), Box<dyn std::error::Error>> {
+fn over_ssh(root: &Path, server_away: u64) -> Result<(), Box<dyn std::error::Error>> {
     if let Some(obstacle) = hosts::requirements::obstacle() {
         // Root in CI has chosen to run everything.
         if matches!(missing(), check::Missing::Fails) && hosts::requirements::is_root() {
@@ -138,6 +143,7 @@ fn over_ssh(root: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let tested = hosts::up(root, &folder, LAB_HOSTS).and_then(|_| {
         let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "hosts", "--", "--ignored"]);
         tests.env(LAB_FOLDER, &folder).env("PYTHONPATH", peers::moto()?);
+        tests.env(SERVER_AWAY, server_away.to_string());
         doing::run(&mut tests, "`cargo xtask lab hosts up 2` starts such hosts to try by hand")
     });
     let removed = hosts::down(&folder);

@@ -191,6 +191,13 @@ fn steps(scene: &Scene) -> Vec<u64> {
     rows.filter_map(|row| step(row.unwrap())).collect()
 }
 
+/// For how many minutes the server is away: longer than the 45 s after which a node is given up that does not answer.
+#[expect(clippy::disallowed_methods, reason = "`cargo xtask test --long` asks for ten minutes")]
+fn minutes_away() -> u32 {
+    let seconds = std::env::var("GRADUS_SERVER_AWAY").ok().and_then(|text| text.parse::<u32>().ok());
+    (seconds.unwrap_or(60) / 60).max(1)
+}
+
 #[test]
 #[ignore = "needs hosts: `cargo xtask test` provides them"]
 fn a_server_that_is_away_for_long_costs_no_step_and_leaves_no_gap() {
@@ -198,17 +205,18 @@ fn a_server_that_is_away_for_long_costs_no_step_and_leaves_no_gap() {
     let scene = Scene::with(&[11, 12]);
     let server = serve(&scene);
     scene.wait("the server answers", 20, || scene.path("home/api.sock").exists());
-    let epochs = 700;
+    let minutes = minutes_away();
+    let epochs = 700 * minutes;
     scene.ok(&["run", &scene.job_on("ssh", 2, 1, epochs), "--detach", "--yes"]);
     scene.wait("a checkpoint has come here", 120, || scene.manifests() >= 1);
     drop(server);
     let (away, before) = (Instant::now(), steps(&scene).len());
-    // Longer than the 45 s after which a node is given up that does not answer; by hand it was ten minutes.
-    std::thread::sleep(Duration::from_secs(60));
+    std::thread::sleep(Duration::from_secs(60) * minutes);
     assert_eq!(steps(&scene).len(), before, "nobody listens");
     let _server = serve(&scene);
-    scene.wait("the run has ended", 300, || scene.events().contains("trained its model"));
-    assert!(away.elapsed() > Duration::from_secs(60));
+    let patience = 300 * u64::from(minutes);
+    scene.wait("the run has ended", patience, || scene.events().contains("trained its model"));
+    assert!(away.elapsed() > Duration::from_secs(60) * minutes);
     let events = scene.events();
     assert_eq!(events.matches("trains from step").count(), 1, "one attempt, from its start to its end: {events}");
     let all = steps(&scene);

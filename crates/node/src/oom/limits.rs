@@ -151,6 +151,7 @@ impl Drop for LimitedGroup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::oom::{KillCounters, MemoryKill};
 
     const BOTH: ResourceLimits = ResourceLimits { memory: Some(Bytes(8_000_000_000)), cores: Some(4) };
 
@@ -198,5 +199,25 @@ mod tests {
         assert!(gone.starts_with("cannot make `/nonexistent/x`: "), "{gone}");
         drop(group);
         assert!(!path.join("memory.max").exists());
+    }
+
+    /// Where the kernel has control groups of version 2 and this user may make one, as root may on most machines.
+    #[test]
+    fn a_program_that_takes_more_than_its_limit_is_killed_in_its_group() {
+        let limits = ResourceLimits { memory: Some(Bytes(64 << 20)), cores: None };
+        let group = match LimitedGroup::make(&format!("gradus-test-{}", std::process::id()), &limits) {
+            Ok(group) => group,
+            Err(why) => return println!("skipped: {why}"),
+        };
+        let before = KillCounters::of(group.path());
+        // `tail` keeps what may be the end of its input.
+        let script = "echo 0 > \"$1\" && head -c 256M /dev/zero | tail -c 200M > /dev/null; echo $?";
+        let mut shell = std::process::Command::new("sh");
+        let output = shell.args(["-c", script, "sh"]).arg(group.path().join("cgroup.procs")).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "137\n", "{output:?}");
+        assert_eq!(KillCounters::of(group.path()).since(before), MemoryKill::Here);
+        let path = group.path().to_owned();
+        drop(group);
+        assert!(!path.exists());
     }
 }
