@@ -90,7 +90,9 @@ pub fn draft_here(
     // Measurements are from this machine.
     let is_here = job.wants.node.is_none() && job.wants.clouds.is_empty();
     let measured_step = known.measured_step.filter(|_| is_here);
-    recommended(job, &offers, &JobFacts { measured_step, ..known })
+    let mut plan = recommended(job, &offers, &JobFacts { measured_step, ..known })?;
+    plan.assumptions.extend(machine::transfer(job, &plan.offer.kind, home)?);
+    Ok(plan)
 }
 
 /// Drafts the plan of a job on this machine from what is known of it.

@@ -1,17 +1,20 @@
 //! What jobs can run on: this machine, the nodes that were added, and machines of clouds.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 
 use cloud::ssh::{DirectDoor, Executables, Host, Inventory};
 use cloud::{Catalog, Local, LocalSettings, Provider, Ssh, SshSettings};
+use domain::files::{RunInput, local_mounts};
 use domain::run::InstanceState;
-use domain::{InstanceId, Job, Rate};
+use domain::{Bytes, Duration, InstanceId, Job, Rate};
 use plan::World;
 use server::Home;
 
 use super::rented;
 use crate::error::{Error, exit};
+use crate::figures::{short, size};
 use crate::settings::GlobalSettings;
 
 /// The providers of this home.
@@ -175,6 +178,35 @@ fn without(host: &Host) -> String {
     }
 }
 
+/// How long what a job reads on this machine is on its way to nodes, where that takes a while and their connections were
+/// measured.
+///
+/// # Errors
+/// As [`inventory`].
+pub fn transfer(job: &Job, kind: &str, home: &Home) -> Result<Option<String>, Error> {
+    if job.wants.node.is_none() {
+        return Ok(None);
+    }
+    let Some(rate) = inventory(home)?.slowest_link(kind) else { return Ok(None) };
+    let inputs = RunInput::ALL.into_iter().filter_map(|input| input.of(&job.work));
+    let paths = inputs.chain(local_mounts(&job.work).map(|(_, path)| path));
+    let bytes = paths.map(|path| bytes_below(Path::new(path))).fold(0, u64::saturating_add);
+    Ok(transfer_time(bytes, rate))
+}
+
+/// Shorter transfers are not worth a line, in seconds.
+const BRIEF: u64 = 10;
+
+fn transfer_time(bytes: u64, rate: Bytes) -> Option<String> {
+    let seconds = bytes.checked_div(rate.0).filter(|seconds| *seconds >= BRIEF)?;
+    Some(format!(
+        "a node without any of the {} that the job reads here begins {} later: its connection carried {}/s when it was measured",
+        size(bytes),
+        short(Duration::from_secs(seconds)),
+        size(rate.0)
+    ))
+}
+
 /// The nodes of this home.
 ///
 /// # Errors
@@ -222,7 +254,7 @@ fn price_source(rate: Rate) -> &'static str {
 }
 
 /// Bytes of a file, or of all files below a folder; inaccessible ones count zero, and are reported when they are read.
-pub fn bytes_below(path: &std::path::Path) -> u64 {
+pub fn bytes_below(path: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(path) else { return std::fs::metadata(path).map_or(0, |file| file.len()) };
     let below = entries.flatten().map(|entry| match entry.file_type() {
         Ok(kind) if kind.is_dir() => bytes_below(&entry.path()),
@@ -236,6 +268,22 @@ pub fn bytes_below(path: &std::path::Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transfer_that_takes_a_while_is_said() {
+        let check = |bytes: u64, rate: u64, expected: Option<&str>| {
+            let said = transfer_time(bytes, Bytes(rate));
+            assert_eq!(said.is_some(), expected.is_some(), "{said:?}");
+            assert!(said.zip(expected).is_none_or(|(said, expected)| said.contains(expected)), "{expected:?}");
+        };
+        check(
+            12_000_000_000,
+            10_000_000,
+            Some("any of the 12.0 GB that the job reads here begins 20m later: its connection carried 10.0 MB/s"),
+        );
+        check(90_000_000, 10_000_000, None);
+        check(1, 0, None);
+    }
 
     #[test]
     fn a_loop_that_does_not_hear_agents_leaves_their_machines_alone() {

@@ -127,6 +127,13 @@ impl Inventory {
         self.wanted(kind, rate).count()
     }
 
+    /// What the slowest connection to one of those nodes carries, in bytes per second; `None` where one was never measured.
+    pub fn slowest_link(&self, kind: &str) -> Option<Bytes> {
+        let (_, rate) = self.cheapest(kind)?;
+        let links: Option<Vec<Bytes>> = self.wanted(kind, rate).map(|host| Some(host.link?.to)).collect();
+        links?.into_iter().min()
+    }
+
     /// The offer of [`ANY`] node or of a pool: the hardware common to the cheapest of them, at their price. `None` without nodes.
     pub(super) fn cheapest(&self, kind: &str) -> Option<(Node, Rate)> {
         let rate = self.usable(kind).map(|host| host.rate).min()?;
@@ -285,6 +292,12 @@ mod tests {
         assert_eq!(["lab", "far", "other"].map(|pool| inventory.count(&Offer::kind_of_pool(pool))), [2, 1, 0]);
         assert_eq!(inventory.count("lab"), 0, "a node of that name is another thing");
         assert_eq!(inventory.pools(), BTreeSet::from(["far", "lab"]));
+        // Data is copied as fast as the slowest of them takes it.
+        let link = |to: u64| Some(NodeLink { to: Bytes(to), from: Bytes(1), round_trip_us: 1 });
+        inventory.hosts[1].link = link(20);
+        assert_eq!(inventory.slowest_link(&kind), None, "`c` was never measured");
+        inventory.hosts[2].link = link(10);
+        assert_eq!((inventory.slowest_link(&kind), inventory.slowest_link("b")), (Some(Bytes(10)), Some(Bytes(20))));
         // A file without pools reads as before.
         let old =
             r#"{"hosts":[{"name":"a","address":"a","rate":0,"node":{"cpu":"","cores":1,"memory":0,"disk_free":0}}]}"#;
