@@ -23,7 +23,7 @@ impl Host {
     }
 }
 
-/// Whether as many of these GPUs as are wanted, or at least one, are what is wanted. A node has no parts of GPUs.
+/// Whether as many of these GPUs as are wanted, or at least one, are what is wanted. Fractional GPUs are not on nodes.
 fn has(devices: &[GpuDevice], wanted: &Accelerators, catalog: &Catalog) -> bool {
     let number = devices.iter().filter(|device| is_wanted(device, &wanted.kind, catalog)).count();
     wanted.part.is_none() && number >= usize::try_from(wanted.count.unwrap_or(1)).unwrap_or(usize::MAX)
