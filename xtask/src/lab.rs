@@ -1,8 +1,9 @@
 //! `cargo xtask lab`: real back-ends of other makers on this machine, to try things by hand. Tests start their own.
 //!
 //! This one is moto, which implements S3, EC2, IAM and STS: it is a separate process, and `target/lab` holds its
-//! process id and its log. [`hosts`] are machines that can be reached over SSH.
+//! process id and its log. [`hosts`] are machines that can be reached over SSH, and [`cloud`] is moto whose machines they are.
 
+pub mod cloud;
 pub mod hosts;
 
 use std::error::Error;
@@ -19,7 +20,8 @@ use crate::{build, peers, setup};
 const USAGE: &str = "\
 usage: cargo xtask lab start [PORT]   start moto, which speaks S3 and EC2, on loopback
        cargo xtask lab stop           end it
-       cargo xtask lab hosts …        start and stop machines that can be reached over SSH";
+       cargo xtask lab hosts …        start and stop machines that can be reached over SSH
+       cargo xtask lab cloud [N]      start N of them, 3 if not said, and a cloud that rents them out, until its input ends";
 
 /// Part of moto's command line, so that no other process is ended whose id was reused.
 const WORD: &str = "moto.server";
@@ -29,6 +31,8 @@ pub fn lab(root: &Path, arguments: &[String]) -> Outcome {
     let folder = build::target(root).join("lab");
     match arguments {
         [verb, rest @ ..] if verb == "hosts" => hosts::hosts(root, rest),
+        [verb] if verb == "cloud" => on_hosts(root, &folder.join("cloud"), 3),
+        [verb, count] if verb == "cloud" => on_hosts(root, &folder.join("cloud"), count.parse().map_err(|_| USAGE)?),
         [verb] if verb == "start" => start(&folder, TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()),
         [verb, port] if verb == "start" => start(&folder, port.parse().map_err(|_| USAGE)?),
         [verb] if verb == "stop" => Ok(match running(&folder) {
@@ -41,6 +45,15 @@ pub fn lab(root: &Path, arguments: &[String]) -> Outcome {
         }),
         _ => Err(USAGE.into()),
     }
+}
+
+/// A cloud of so many hosts of its own, which end with it.
+fn on_hosts(root: &Path, folder: &Path, count: u8) -> Outcome {
+    hosts::down(folder)?;
+    let numbers = (1..=count).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+    let told = hosts::up(root, folder, count).and_then(|_| cloud::cloud(folder, &[&numbers]));
+    let removed = hosts::down(folder);
+    told.and_then(|line| removed.map(|_| line))
 }
 
 fn start(folder: &Path, port: u16) -> Outcome {

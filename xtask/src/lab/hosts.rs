@@ -23,6 +23,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use super::cloud;
 use crate::build;
 use crate::doing::Outcome;
 use arguments::{USAGE, folder, number};
@@ -57,6 +58,10 @@ pub fn hosts(root: &Path, arguments: &[String]) -> Outcome {
         ["clock", number, seconds] => {
             let seconds = seconds.parse::<i64>().map_err(|_| format!("`{seconds}` is no number of seconds"))?;
             with(&folder, number, |_, host| changed(host, refit::set_clock(host, seconds), "has another time"))
+        }
+        ["cloud", words @ ..] => {
+            requirements::root()?;
+            cloud::cloud(&Lab::new(&folder)?.folder, words)
         }
         ["exec", number, program, arguments @ ..] => {
             let lab = Lab::new(&folder)?;

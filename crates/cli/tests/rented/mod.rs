@@ -6,6 +6,7 @@ use std::process::Command;
 use super::direct::{Server, reachable, served, serving};
 use super::{Scene, expected};
 
+mod cloud;
 #[path = "../../../store/tests/moto/s3.rs"]
 mod s3;
 

@@ -18,6 +18,7 @@ usage: cargo xtask lab hosts up N              start host-1 to host-N, and write
        cargo xtask lab hosts freeze K          let writes to that disk wait, until `thaw K`
        cargo xtask lab hosts clock K SECONDS   let `gradus` there see a clock that is ahead; behind, if negative
        cargo xtask lab hosts exec K CMD…       run a program on it without SSH
+       cargo xtask lab hosts cloud K,K…        a cloud whose machines are these hosts; `lab cloud` starts both
        … hosts --folder FOLDER …               another lab than `target/lab/hosts`";
 
 /// The folder that is named before the program of `exec`, and the other arguments.

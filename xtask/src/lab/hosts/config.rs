@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::names::{Host, Subnet};
-use super::refit::LIBRARY;
 
 /// Held by a command that changes the lab, and the sign that a folder is a lab's.
 pub const LOCK: &str = "lab.lock";
@@ -17,6 +16,8 @@ pub const KNOWN_HOSTS: &str = "known_hosts";
 pub const ETC_HOSTS: &str = "etc_hosts";
 /// A program that is `cargo xtask lab hosts` for this lab, for tests.
 pub const COMMAND: &str = "lab";
+/// On a host's disk, as a cloud of the lab writes it: the metadata service that its agents ask.
+pub const METADATA: &str = "metadata";
 
 /// Mount point of a host's disk.
 pub const DISK: &str = "/run/host";
@@ -53,8 +54,8 @@ pub fn etc_hosts(hosts: &[Host], subnet: Subnet) -> String {
 }
 
 /// The configuration of a host's sshd. `penalties` is whether that sshd supports penalties for broken connections,
-/// which tests cause all the time; `clock` whether the host has a clock of its own.
-pub fn sshd(address: &str, penalties: bool, clock: bool) -> String {
+/// which tests cause all the time; `environment` is what the programs that it starts find set.
+pub fn sshd(address: &str, penalties: bool, environment: &[String]) -> String {
     let mut text = format!(
         "ListenAddress {address}\nHostKey {DISK}/ssh_host_key\nAuthorizedKeysFile {DISK}/authorized_keys\nPidFile none\n"
     );
@@ -63,8 +64,9 @@ pub fn sshd(address: &str, penalties: bool, clock: bool) -> String {
     text += "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPubkeyAuthentication yes\n";
     text += "AllowTcpForwarding yes\nAllowStreamLocalForwarding yes\nStreamLocalBindUnlink yes\n";
     text += "MaxStartups 100\nMaxSessions 100\nSubsystem sftp internal-sftp\n";
-    if clock {
-        text += &format!("SetEnv LD_PRELOAD={DISK}/{LIBRARY}\n");
+    if !environment.is_empty() {
+        // Of several lines the first alone counts.
+        text += &format!("SetEnv {}\n", environment.join(" "));
     }
     text + if penalties { "PerSourcePenalties no\n" } else { "" }
 }
@@ -128,12 +130,14 @@ mod tests {
 
     #[test]
     fn only_keys_are_let_in() {
-        let text = sshd("10.77.9.1", false, false);
+        let text = sshd("10.77.9.1", false, &[]);
         for line in ["ListenAddress 10.77.9.1", "PasswordAuthentication no", "UsePAM no", "StreamLocalBindUnlink yes"] {
             assert!(text.lines().any(|found| found == line), "{line}");
         }
-        assert_eq!(sshd("10.77.9.1", true, false), format!("{text}PerSourcePenalties no\n"));
-        assert_eq!(sshd("10.77.9.1", false, true), text + "SetEnv LD_PRELOAD=/run/host/clock.so\n");
+        assert_eq!(sshd("10.77.9.1", true, &[]), format!("{text}PerSourcePenalties no\n"));
+        let environment = ["LD_PRELOAD=/run/host/clock.so", "A=aws=http://10.77.9.254:80"].map(str::to_owned);
+        let expected = text + "SetEnv LD_PRELOAD=/run/host/clock.so A=aws=http://10.77.9.254:80\n";
+        assert_eq!(sshd("10.77.9.1", false, &environment), expected);
     }
 
     #[test]

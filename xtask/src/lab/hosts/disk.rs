@@ -49,7 +49,7 @@ pub fn write_shared(root: &Path, lab: &Lab, hosts: &[Host], subnet: Subnet) -> D
 pub fn prepare(lab: &Lab, host: &Host, subnet: Subnet) -> Done {
     let path = |name: &str| host.folder.join(name);
     write(&path("authorized_keys"), &read(&lab.folder.join(format!("{}.pub", config::KEY)))?)?;
-    write(&path("sshd_config"), &config::sshd(&subnet.address(host.number), false, refit::has_clock(host)))?;
+    write(&path("sshd_config"), &config::sshd(&subnet.address(host.number), false, &environment(host)))?;
     // Programs know a machine by the one, and its restart by the other.
     let fresh = || read(Path::new("/proc/sys/kernel/random/uuid"));
     if !path("machine-id").exists() {
@@ -64,7 +64,14 @@ pub fn prepare(lab: &Lab, host: &Host, subnet: Subnet) -> Done {
 
 /// Lets the host's sshd overlook broken connections, where it is one that counts them.
 pub fn without_penalties(host: &Host, subnet: Subnet) -> Done {
-    write(&host.folder.join("sshd_config"), &config::sshd(&subnet.address(host.number), true, refit::has_clock(host)))
+    write(&host.folder.join("sshd_config"), &config::sshd(&subnet.address(host.number), true, &environment(host)))
+}
+
+/// What programs on a host find set.
+fn environment(host: &Host) -> Vec<String> {
+    let clock = refit::has_clock(host).then(|| format!("LD_PRELOAD={DISK}/{}", refit::LIBRARY));
+    let metadata = fs::read_to_string(host.folder.join(config::METADATA)).ok();
+    clock.into_iter().chain(metadata.map(|service| format!("GRADUS_METADATA={}", service.trim()))).collect()
 }
 
 /// The commands that give a host its own files, to be run in its mount namespace. `cache` is the folder with libtorch;
