@@ -6,6 +6,7 @@
 //! left on a host. What a fault did to which run follows from time and host alone ([`super::recoveries`]).
 
 mod bootstrap;
+pub(super) mod cloud;
 mod faults;
 mod gangs;
 mod jobs;

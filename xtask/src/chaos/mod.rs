@@ -54,6 +54,11 @@ pub fn chaos(root: &Path, arguments: &[String]) -> Outcome {
     {
         return hosts::storm(root, rest);
     }
+    if let [first, rest @ ..] = arguments
+        && first == "--cloud"
+    {
+        return hosts::cloud::storm(root, rest);
+    }
     let options = options(arguments)?;
     let programs = build::programs(root, options.mutant.is_some())?;
     let tally = storm(root, &programs, &options)?;
@@ -109,7 +114,7 @@ fn options(arguments: &[String]) -> Result<Options, String> {
             "--keep-going" => options.keep_going = true,
             _ => {
                 return Err(format!(
-                    "`{word}` is not known; there are --runs N, --seed S, --notices N, --mutant NAME, --keep-going, --mutants, and --hosts …"
+                    "`{word}` is not known; there are --runs N, --seed S, --notices N, --mutant NAME, --keep-going, --mutants, --hosts … and --cloud …"
                 ));
             }
         }

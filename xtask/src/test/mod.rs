@@ -4,7 +4,7 @@
 //! except the trainer's: nothing is trained and no process is killed. The full one is what CI runs. The long one,
 //! `--long`, kills ten times as many runs, simulates a million schedules, proves that deliberate mistakes are noticed,
 //! tries the API with requests of others' making, compares task files with SkyPilot's parser and requests to clouds with those
-//! of their SDKs, and kills users' programs.
+//! of their SDKs, kills users' programs, and trains on rented machines of the lab's cloud while 200 faults happen.
 
 mod packages;
 mod versions;
@@ -85,7 +85,11 @@ pub fn long(root: &Path) -> Outcome {
         doing::run(&mut tests, "`benches/peers/cloud_sdks.py FILE` shows what an SDK would send")
     })?;
     let package = step("Python package, killed and with other packages", || wheel::long(root))?;
-    Ok(format!("{mutants}\n{bugs}\n{versions}\n{package}\n{line}"))
+    let rented = match hosts::requirements::obstacle() {
+        None => step("machines of a cloud, with 200 faults", || chaos::chaos(root, &["--cloud".to_owned()]))?,
+        Some(obstacle) => format!("machines of a cloud were left out: {}", obstacle.lines().next().unwrap_or_default()),
+    };
+    Ok(format!("{mutants}\n{bugs}\n{versions}\n{package}\n{rented}\n{line}"))
 }
 
 fn whole(root: &Path, extent: &Extent) -> Outcome {

@@ -21,11 +21,17 @@ pub(super) enum JobPlace {
     Hosts(u64),
     /// On this machine, with so many processes.
     Here(u64),
+    /// On a machine that is rented for it alone.
+    Rented,
 }
 
 /// The program, and where hosts find PyTorch: the cache of this machine, which all of them see.
 const PROGRAM: &str = include_str!("ddp.py");
 const HOSTS_CACHE: &str = "/root/.cache/gradus";
+
+/// A machine of its own: the meter of one that is taken over has the name of its first run alone.
+const RENTED: &str =
+    "resources: {infra: aws/us-east-1, instance_type: g4dn.xlarge, use_spot: true, take_over: false}\n";
 
 impl StormJob {
     /// Writes the file of a job of this kind into a folder, with its program beside it, and returns where.
@@ -33,6 +39,7 @@ impl StormJob {
         let (name, head, processes) = match place {
             JobPlace::Hosts(nodes) => ("ssh.yaml", format!("resources: {{infra: ssh}}\nnum_nodes: {nodes}\n"), 1),
             JobPlace::Here(processes) => ("local.yaml", "resources: {infra: local}\n".to_owned(), processes),
+            JobPlace::Rented => ("rented.yaml", RENTED.to_owned(), 1),
         };
         let text = match self {
             StormJob::Trainer => trainer(root, &head, processes),
@@ -85,6 +92,7 @@ fn torchrun(torch: &Path, folder: &Path, (place, processes): (JobPlace, u64)) ->
             PathBuf::from(HOSTS_CACHE).join(name),
         ),
         JobPlace::Here(_) => ("resources: {infra: local}\n".to_owned(), torch.to_owned()),
+        JobPlace::Rented => (RENTED.to_owned(), PathBuf::from(HOSTS_CACHE).join(name)),
     };
     Ok(format!(
         "name: chaos\n{resources}workdir: {}\nenvs: {{PYTHONPATH: {}, OMP_NUM_THREADS: '1'}}\noutputs: [out]\n\
