@@ -111,13 +111,9 @@ impl Aws {
         let region = request.offer.kind.split('/').next().unwrap_or_default();
         let one_at_a_time = self.preparing(region);
         let _one_at_a_time = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.rentals.read(instance) {
-            Ok(Some(rental)) if rental.request.token != request.token => {
-                Err(refused(format!("`{instance}` was asked for with token `{}` before", rental.request.token)))
-            }
-            Ok(Some(rental)) => self.reach.require_for(&rental).map(|()| rental),
-            Ok(None) => self.ordered(instance, request),
-            Err(error) => Err(ProviderAnswer::Doubt(format!("cannot read what was asked for: {error}"))),
+        match self.rentals.asked(instance, &request.token)? {
+            Some(rental) => self.reach.require_for(&rental).map(|()| rental),
+            None => self.ordered(instance, request),
         }
     }
 

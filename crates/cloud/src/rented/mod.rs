@@ -143,16 +143,8 @@ impl<C: CloudApi> Rented<C> {
         request: &LaunchRequest,
         choice: &MachineChoice,
     ) -> Result<Rental, ProviderAnswer> {
-        match self.rentals.read(instance) {
-            Ok(Some(rental)) if rental.request.token != request.token => {
-                return Err(refused(format!(
-                    "`{instance}` was asked for with token `{}` before",
-                    rental.request.token
-                )));
-            }
-            Ok(Some(rental)) => return self.reach.require_for(&rental).map(|()| rental),
-            Ok(None) => {}
-            Err(error) => return Err(ProviderAnswer::Doubt(format!("cannot read what was asked for: {error}"))),
+        if let Some(rental) = self.rentals.asked(instance, &request.token)? {
+            return self.reach.require_for(&rental).map(|()| rental);
         }
         let reach = self.reach.wanted()?;
         let here = |error: io::Error| refused(format!("cannot prepare to rent `{}`: {error}", request.offer.kind));

@@ -15,6 +15,8 @@ use domain::{InstanceId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::aws::wire::query::Params;
+use crate::provider::ProviderAnswer;
+use crate::rented::refused;
 use crate::ssh::NodeReach;
 
 /// A stored request, and its state.
@@ -151,6 +153,21 @@ impl Rentals {
         }
     }
 
+    /// What was asked for before under this name, with the same token; none if nothing was.
+    ///
+    /// # Errors
+    /// The answer where it was another token, or where that cannot be read.
+    pub fn asked(&self, instance: &InstanceId, token: &str) -> Result<Option<Rental>, ProviderAnswer> {
+        match self.read(instance) {
+            Ok(Some(rental)) if rental.request.token != token => {
+                let before = &rental.request.token;
+                Err(refused(format!("`{instance}` was asked for with token `{before}` before")))
+            }
+            Ok(known) => Ok(known),
+            Err(error) => Err(ProviderAnswer::Doubt(format!("cannot read what was asked for: {error}"))),
+        }
+    }
+
     /// Stores it durably.
     ///
     /// # Errors
@@ -234,5 +251,6 @@ mod tests {
         fs::create_dir_all(rentals.folder(&instance)).unwrap();
         fs::write(rentals.folder(&instance).join("aws.json"), "{").unwrap();
         assert!(rentals.read(&instance).is_err(), "what cannot be read is not nothing");
+        assert!(matches!(rentals.asked(&instance, "token"), Err(ProviderAnswer::Doubt(_))));
     }
 }

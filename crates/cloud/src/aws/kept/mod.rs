@@ -10,12 +10,13 @@ use std::time::Instant;
 use domain::rental::{EndRequest, LaunchRequest, MachineState, Refusal, SeenMachine};
 use domain::{Elapsed, Timestamp};
 
-use super::launch::{accepted, is_in_time, refused, too_late, unsent};
+use super::launch::{accepted, is_in_time, too_late, unsent};
 use super::wire::answers::ListedMachine;
 use super::wire::failure::AwsFailure;
 use super::wire::query;
 use super::{Aws, client, site};
 use crate::provider::ProviderAnswer;
+use crate::rented::kept::start::{alone, rental_of_start};
 use crate::rented::kept::{KeptMachine, KeptState, MachineEnd, after_start, machine_end};
 use crate::rented::rentals::Rental;
 use state::state_of_kept;
@@ -26,58 +27,43 @@ const STOPPING: Elapsed = Elapsed(10_000_000);
 impl Aws {
     /// Starts the machine that the kind of an offer names. Asking twice starts it once.
     pub(super) fn start_kept(&self, request: &LaunchRequest, (kind, handle): (&str, &str)) -> ProviderAnswer {
+        self.try_start(request, (kind, handle)).unwrap_or_else(|answer| answer)
+    }
+
+    fn try_start(
+        &self,
+        request: &LaunchRequest,
+        (kind, handle): (&str, &str),
+    ) -> Result<ProviderAnswer, ProviderAnswer> {
         let asked = Instant::now();
-        let [instance] = &request.members[..] else {
-            return refused("a stopped machine is started alone".to_owned());
-        };
+        let instance = alone(&request.members)?;
         let one_at_a_time = self.preparing(kind.split('/').next().unwrap_or_default());
         let _one_at_a_time = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = match self.kept.read(handle) {
-            Ok(Some(known)) => known,
-            Ok(None) => {
-                return refused(format!("no machine `{handle}` is stopped here; `gradus machines list` shows all"));
-            }
-            Err(error) => return ProviderAnswer::Doubt(format!("cannot read what `{handle}` is: {error}")),
-        };
-        let since = match known.state {
-            KeptState::Started if known.instance != *instance => {
-                return refused(format!("`{handle}` is started, and `{}` has it", known.instance));
-            }
-            KeptState::Accepted { .. } if known.instance != *instance => {
-                return refused(format!("`{handle}` is being started, and `{}` has it", known.instance));
-            }
-            KeptState::Started | KeptState::Accepted { .. } => {
-                return accepted(&request.members, vec![handle.to_owned()]);
-            }
-            KeptState::Stopped { since } | KeptState::Starting { since } => since,
+        let Some((known, since)) = self.kept.to_start(handle, instance)? else {
+            return Ok(accepted(&request.members, vec![handle.to_owned()]));
         };
         // Its answer may have been lost.
         let asked_before = u32::from(matches!(known.state, KeptState::Starting { .. }));
-        let rental = match self.rental_of_kept(request, &known) {
-            Ok(rental) => rental,
-            Err(answer) => return answer,
-        };
-        if let Err(failure) = self.known_key(&rental) {
-            return unsent(&failure, asked_before);
-        }
+        let now = Some(client::now());
+        let rental = rental_of_start((&self.rentals, &self.reach), (instance, request), &known, now)?;
+        self.known_key(&rental).map_err(|failure| unsent(&failure, asked_before))?;
         if let Some(why) = self.is_elsewhere(instance, &rental) {
-            return ProviderAnswer::Doubt(why);
+            return Err(ProviderAnswer::Doubt(why));
         }
         // One that nobody reaches would be given back, with its disk.
         let place = (known.region.as_str(), request.has_peers);
-        if let Err(failure) = site::let_in(&self.client, &self.settings.options, self.owner(), place) {
-            return unsent(&failure, asked_before);
-        }
+        let let_in = site::let_in(&self.client, &self.settings.options, self.owner(), place);
+        let_in.map_err(|failure| unsent(&failure, asked_before))?;
         // Whoever asked has given up, and may have ended it since.
         if !is_in_time(asked, Instant::now()) {
-            return too_late();
+            return Err(too_late());
         }
         // From here on its end stops it, and keeps the disk.
         let machine = KeptMachine { instance: instance.clone(), state: KeptState::Starting { since }, ..known };
-        match self.kept.write(&machine) {
-            Ok(()) => self.start(&machine, since),
-            Err(error) => ProviderAnswer::Doubt(format!("cannot write down that `{handle}` is started: {error}")),
-        }
+        let unwritten =
+            |error: io::Error| ProviderAnswer::Doubt(format!("cannot write down that `{handle}` is started: {error}"));
+        self.kept.write(&machine).map_err(unwritten)?;
+        Ok(self.start(&machine, since))
     }
 
     fn start(&self, machine: &KeptMachine, since: Timestamp) -> ProviderAnswer {
@@ -100,32 +86,6 @@ impl Aws {
                 },
             },
         }
-    }
-
-    /// The request, on disk before it is sent: with the machine's name, so that an end of it finds it.
-    fn rental_of_kept(&self, request: &LaunchRequest, known: &KeptMachine) -> Result<Rental, ProviderAnswer> {
-        let Some(instance) = request.members.first() else { return Err(refused("it has no name".to_owned())) };
-        match self.rentals.read(instance) {
-            Ok(Some(rental)) if rental.request.token != request.token => {
-                return Err(refused(format!(
-                    "`{instance}` was asked for with token `{}` before",
-                    rental.request.token
-                )));
-            }
-            Ok(Some(rental)) => return Ok(rental),
-            Ok(None) => {}
-            Err(error) => return Err(ProviderAnswer::Doubt(format!("cannot read what was asked for: {error}"))),
-        }
-        let rental = Rental {
-            account: known.account.clone(),
-            reach: self.reach.wanted()?,
-            handle: Some(known.handle.clone()),
-            rented: Some(client::now()),
-            ..Rental::new(request.clone(), known.region.clone(), Vec::new())
-        };
-        let written = self.rentals.write(instance, &rental);
-        written.map_err(|error| refused(format!("cannot prepare to start `{}`: {error}", known.handle)))?;
-        Ok(rental)
     }
 
     /// A listed machine under the name that it has now; none that is stopped and no run's.

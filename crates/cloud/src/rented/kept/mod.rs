@@ -3,6 +3,7 @@
 
 mod deleted;
 mod restart;
+pub(crate) mod start;
 #[cfg(test)]
 pub(crate) mod twin;
 

@@ -7,10 +7,10 @@ use domain::rental::{LaunchRequest, MachineHandle, MachineState, Refusal, SeenMa
 use domain::run::Usage;
 use domain::{Elapsed, InstanceId, Timestamp};
 
+use super::start::{alone, rental_of_start};
 use super::{KeptMachine, KeptState, MachineEnd, after_start, machine_end};
 use crate::provider::ProviderAnswer;
-use crate::rented::rentals::Rental;
-use crate::rented::{CloudApi, CloudFailure, CloudMachine, MachineChoice, MachinePlace, MachinePower, Rented, refused};
+use crate::rented::{CloudApi, CloudFailure, CloudMachine, MachineChoice, MachinePlace, MachinePower, Rented};
 
 /// A machine that is still stopping is asked again to start after this time.
 const STOPPING: Elapsed = Elapsed(10_000_000);
@@ -45,40 +45,26 @@ pub(super) fn place_of(machine: &KeptMachine) -> MachinePlace {
 impl<C: CloudApi> Rented<C> {
     /// Starts the machine that the kind of an offer names. Asking twice starts it once.
     pub(in crate::rented) fn start_kept(&self, request: &LaunchRequest, (_, handle): (&str, &str)) -> ProviderAnswer {
-        let [instance] = &request.members[..] else {
-            return refused("a stopped machine is started alone".to_owned());
-        };
+        self.try_start(request, handle).unwrap_or_else(|answer| answer)
+    }
+
+    fn try_start(&self, request: &LaunchRequest, handle: &str) -> Result<ProviderAnswer, ProviderAnswer> {
+        let instance = alone(&request.members)?;
         let one_at_a_time = self.asking_of(&InstanceId::new(handle));
         let _one_at_a_time = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = match self.kept.read(handle) {
-            Ok(Some(known)) => known,
-            Ok(None) => {
-                return refused(format!("no machine `{handle}` is stopped here; `gradus machines list` shows all"));
-            }
-            Err(error) => return ProviderAnswer::Doubt(format!("cannot read what `{handle}` is: {error}")),
-        };
-        let since = match known.state {
-            KeptState::Started | KeptState::Accepted { .. } if known.instance != *instance => {
-                return refused(format!("`{handle}` is started, and `{}` has it", known.instance));
-            }
-            KeptState::Started | KeptState::Accepted { .. } => return self.rented(instance, handle),
-            KeptState::Stopped { since } | KeptState::Starting { since } => since,
+        let Some((known, since)) = self.kept.to_start(handle, instance)? else {
+            return Ok(self.rented(instance, handle));
         };
         let is_repeated = matches!(known.state, KeptState::Starting { .. }) && known.instance == *instance;
-        let rental = match self.rental_of_kept(instance, request, &known) {
-            Ok(rental) => rental,
-            Err(answer) => return answer,
-        };
-        let other = match self.api_of(instance, &rental) {
-            Ok(other) => other,
-            Err(why) => return ProviderAnswer::Doubt(why),
-        };
+        // Its rent begins when it is asked for, which is noted then.
+        let rental = rental_of_start((&self.rentals, &self.reach), (instance, request), &known, None)?;
+        let other = self.api_of(instance, &rental).map_err(ProviderAnswer::Doubt)?;
         // From here on its end stops it, and keeps the disk.
         let machine = KeptMachine { instance: instance.clone(), state: KeptState::Starting { since }, ..known };
-        match self.kept.write(&machine) {
-            Ok(()) => self.start(other.as_ref().unwrap_or(&self.api), &machine, (&request.token, since), is_repeated),
-            Err(error) => ProviderAnswer::Doubt(format!("cannot write down that `{handle}` is started: {error}")),
-        }
+        let unwritten =
+            |error: io::Error| ProviderAnswer::Doubt(format!("cannot write down that `{handle}` is started: {error}"));
+        self.kept.write(&machine).map_err(unwritten)?;
+        Ok(self.start(other.as_ref().unwrap_or(&self.api), &machine, (&request.token, since), is_repeated))
     }
 
     fn start(
@@ -126,37 +112,6 @@ impl<C: CloudApi> Rented<C> {
         let now = (self.clock)();
         let noted = self.rentals.change(instance, |rental| rental.rented.replace(now) != Some(now))?;
         noted.map(drop).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
-    }
-
-    /// The request, on disk before it is sent: with the machine's name, so that an end of it finds it.
-    fn rental_of_kept(
-        &self,
-        instance: &InstanceId,
-        request: &LaunchRequest,
-        known: &KeptMachine,
-    ) -> Result<Rental, ProviderAnswer> {
-        match self.rentals.read(instance) {
-            Ok(Some(rental)) if rental.request.token != request.token => {
-                let before = &rental.request.token;
-                return Err(refused(format!("`{instance}` was asked for with token `{before}` before")));
-            }
-            // Earlier versions wrote down that it was ending.
-            Ok(Some(rental)) if rental.is_given_up || rental.is_ending => {
-                return Err(refused(format!("the end of `{instance}` was asked for")));
-            }
-            Ok(Some(rental)) => return Ok(rental),
-            Ok(None) => {}
-            Err(error) => return Err(ProviderAnswer::Doubt(format!("cannot read what was asked for: {error}"))),
-        }
-        let rental = Rental {
-            account: known.account.clone(),
-            reach: self.reach.wanted()?,
-            handle: Some(known.handle.clone()),
-            ..Rental::new(request.clone(), known.region.clone(), Vec::new())
-        };
-        let written = self.rentals.write(instance, &rental);
-        written.map_err(|error| refused(format!("cannot prepare to start `{}`: {error}", known.handle)))?;
-        Ok(rental)
     }
 
     /// A listed machine under the name that it has now; none that is stopped and no run's to see.
