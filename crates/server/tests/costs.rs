@@ -1,6 +1,6 @@
 //! Costs counted under users, projects and days: every way of counting has the sum of the bills.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use domain::event::{RentIntended, RunEnd, Submitted};
 use domain::job::Budget;
@@ -191,7 +191,7 @@ fn a_run_is_adjusted_to_its_provider_s_bill() {
     assert_eq!(plan::bill(world, &resumed).unwrap().adjustment.micros(), 700);
 }
 
-/// Not part of the tests: how long a month with so many runs takes.
+/// Not part of the tests, which share the machine with others: how long a month with so many runs takes.
 #[test]
 #[ignore = "a measurement: cargo test --release -p gradus-server --test costs -- --ignored --nocapture"]
 fn a_month_of_ten_thousand_runs() {
@@ -199,11 +199,16 @@ fn a_month_of_ten_thousand_runs() {
     let (home, billed) = home(folder.path(), 10_000);
     let reader = StateReader::open(&home).unwrap();
     for group in [CostGroup::Day, CostGroup::User, CostGroup::Run] {
-        let begun = Instant::now();
-        let lines = reader.costs().unwrap();
-        let found = totals(&lines, group);
-        let took = begun.elapsed();
-        assert_eq!(found.iter().map(|total| total.amount).sum::<Money>(), billed);
-        println!("{group:?}: {} lines, {} names, {took:?}", lines.len(), found.len());
+        let count = || {
+            let begun = Instant::now();
+            let lines = reader.costs().unwrap();
+            let found = totals(&lines, group);
+            let took = begun.elapsed();
+            assert_eq!(found.iter().map(|total| total.amount).sum::<Money>(), billed);
+            (took, lines.len(), found.len())
+        };
+        let (took, lines, names) = (0..3).map(|_| count()).min().unwrap();
+        println!("{group:?}: {lines} lines, {names} names, {took:?}");
+        assert!(took < Duration::from_millis(100), "{group:?}: {took:?}");
     }
 }

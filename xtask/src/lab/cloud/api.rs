@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::http::{Reply, pass};
 use super::machines::LabMachines;
+use super::prices;
 use crate::draws::Draws;
 
 /// What becomes of a request.
@@ -24,6 +25,8 @@ pub enum LabFate {
     Throttled,
     /// Of a launch: there is no such machine.
     NoCapacity,
+    /// Of a launch of a spot machine: it costs more now than is bid.
+    Outbid,
 }
 
 impl LabFate {
@@ -54,6 +57,8 @@ pub enum MachineChange {
 pub struct LabApi {
     moto: u16,
     luck: Option<Draws>,
+    /// From which the prices of spot machines follow; none where they are moto's.
+    seed: Option<u64>,
     /// Body and answer of launches, by their token.
     launches: BTreeMap<String, (String, Reply)>,
     /// Answers to looks, by their body.
@@ -67,7 +72,7 @@ impl LabApi {
     /// Without a seed nothing fails and nothing lags.
     pub fn new(moto: u16, seed: Option<u64>) -> LabApi {
         let (launches, looks, counts) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        LabApi { moto, luck: seed.map(Draws::new), launches, looks, counts, head: String::new() }
+        LabApi { moto, luck: seed.map(Draws::new), seed, launches, looks, counts, head: String::new() }
     }
 
     /// From now on nothing fails and nothing lags.
@@ -96,11 +101,15 @@ impl LabApi {
         if fate == LabFate::Answered && is_launch && !is_known && !machines.has(count) {
             fate = LabFate::NoCapacity;
         }
+        if fate == LabFate::Answered && is_launch && !is_known && self.is_outbid(&text, now) {
+            fate = LabFate::Outbid;
+        }
         *self.counts.entry(fate).or_default() += 1;
         match fate {
             LabFate::RequestLost => (None, Vec::new()),
             // With status 500, as AWS has it.
             LabFate::NoCapacity => (Some(error(500, "InsufficientInstanceCapacity")), Vec::new()),
+            LabFate::Outbid => (Some(error(400, "SpotMaxPriceTooLow")), Vec::new()),
             LabFate::InternalError => (Some(error(500, "InternalError")), Vec::new()),
             LabFate::Throttled => (Some(error(503, "RequestLimitExceeded")), Vec::new()),
             LabFate::Answered | LabFate::ReplyLost | LabFate::BadGateway => {
@@ -129,6 +138,9 @@ impl LabApi {
     ) -> (Option<Reply>, Vec<MachineChange>) {
         if is_launch(text) {
             return self.launch(machines, (head, body, text), now);
+        }
+        if let Some(history) = self.history(text, now) {
+            return (Some((200, history.into_bytes())), Vec::new());
         }
         let Some(reply) = pass(self.moto, head, body) else { return (None, Vec::new()) };
         match value(text, "Action") {
@@ -171,6 +183,23 @@ impl LabApi {
         let change =
             |(handle, host): (String, u8)| MachineChange::Rented { handle, host, user_data: user_data.to_owned() };
         (Some(reply), rented.map(change).collect())
+    }
+
+    /// Whether a spot machine costs more than this launch bids.
+    fn is_outbid(&self, text: &str, now: f64) -> bool {
+        let bid = value(text, "InstanceMarketOptions.SpotOptions.MaxPrice").and_then(|bid| bid.parse::<f64>().ok());
+        let (Some(seed), Some(bid)) = (self.seed, bid) else { return false };
+        let (machine, zone) = (value(text, "InstanceType"), value(text, "Placement.AvailabilityZone"));
+        let costs = machine.and_then(|machine| prices::price(seed, machine, zone, now));
+        costs.is_some_and(|costs| costs as f64 / 1e6 > bid)
+    }
+
+    /// What spot machines cost, where all that are asked for have a series.
+    fn history(&self, text: &str, now: f64) -> Option<String> {
+        let seed = self.seed.filter(|_| value(text, "Action") == Some("DescribeSpotPriceHistory"))?;
+        let machines: Vec<&str> =
+            pairs(text).filter(|(name, _)| name.starts_with("InstanceType.")).map(|(_, machine)| machine).collect();
+        prices::history(seed, &machines, now).filter(|_| value(text, "DryRun").is_none())
     }
 
     /// A list may lag by up to three views; before the first one it was empty.
@@ -274,6 +303,28 @@ mod tests {
             all.dedup();
             assert_eq!(all.len(), if is_launch { 7 } else { 6 });
         }
+    }
+
+    #[test]
+    fn a_spot_machine_is_had_for_what_it_costs_now() {
+        let api = LabApi::new(1, Some(7));
+        let costs = prices::price(7, "g4dn.xlarge", Some("us-east-1a"), 0.0).unwrap() as f64 / 1e6;
+        let bids = |bid: f64, zone: &str| {
+            let text = format!(
+                "{LAUNCH}&InstanceType=g4dn.xlarge&Placement.AvailabilityZone={zone}&\
+                 InstanceMarketOptions.SpotOptions.MaxPrice={bid:.6}"
+            );
+            api.is_outbid(&text, 0.0)
+        };
+        assert_eq!(
+            (bids(costs, "us-east-1a"), bids(costs - 0.001, "us-east-1a"), bids(0.0, "x")),
+            (false, true, false)
+        );
+        assert!(!api.is_outbid(&format!("{LAUNCH}&InstanceType=g4dn.xlarge"), 0.0), "one on demand bids nothing");
+        let asked = "Action=DescribeSpotPriceHistory&InstanceType.1=g4dn.xlarge";
+        assert!(api.history(asked, 0.0).is_some() && api.history(LAUNCH, 0.0).is_none());
+        assert_eq!(api.history(&format!("{asked}&DryRun=true"), 0.0), None);
+        assert_eq!(LabApi::new(1, None).history(asked, 0.0), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `cargo xtask lab cloud`: a cloud on this machine. moto is its API, and each machine that it rents is a host of the lab.
 //!
-//! [`api`] stands in front of moto, rents only as many machines as there are hosts, and fails by a seed. A rented host is
+//! [`api`] stands in front of moto, rents only as many machines as there are hosts, and fails by a seed, from which the prices of
+//! spot machines follow as well. A rented host is
 //! reached as `ssh` finds it in a file that this writes; [`metadata`] tells it that it is taken back, and [`switch`] ends it
 //! once nobody attends it. A host whose rent has ended is powered off, and booted empty for the next.
 
@@ -10,6 +11,7 @@ pub mod machines;
 mod command;
 mod http;
 mod metadata;
+mod prices;
 mod switch;
 
 use std::collections::BTreeMap;
