@@ -16,7 +16,7 @@ use super::{Aws, site};
 use crate::provider::ProviderAnswer;
 use crate::rented::kept::named_machine;
 use crate::rented::rentals::Rental;
-use crate::rented::user_data::user_data;
+use crate::rented::user_data::user_data_with_cache;
 use crate::rented::{MachineChoice, key};
 
 /// A request that was delayed longer than this is not sent: the caller has timed out, and measures the time of its
@@ -131,7 +131,7 @@ impl Aws {
         let site = site.map_err(|failure| unsent(&failure, 0))?;
         let cap = self.bid(request, &choice);
         let account = self.client.account_if_known(&choice.region).ok();
-        let params = order(request, &choice, (&site, cap), self.owner(), &user_data(&key));
+        let params = order(request, &choice, (&site, cap), self.owner(), &user_data_with_cache(&key, self.owner()));
         // The agent of each is started with a request of its own. That of the first is what is sent.
         let of = |member: &InstanceId| LaunchRequest { members: vec![member.clone()], ..request.clone() };
         for member in &request.members[1..] {

@@ -3,8 +3,12 @@
 # cloud-init runs it at all later ones. It lets the loop's key in as the user `gradus`, and
 # ends the machine once its agent has been silent for too long: powering off ends it, and with it the rent.
 
-lets_in() {
+has_user() {
     id gradus >/dev/null 2>&1 || useradd --create-home --shell /bin/bash gradus
+}
+
+lets_in() {
+    has_user
     home=$(getent passwd gradus | cut -d: -f6)
     mkdir -p "$home/.ssh"
     printf '%s\n' "$GRADUS_KEY" >"$home/.ssh/authorized_keys"

@@ -11,6 +11,12 @@ pub const SILENCE: Duration = Duration::from_secs(1800);
 
 const SCRIPT: &str = include_str!("dead_man.sh");
 
+/// Functions that put the cache on disks inside the machine.
+const CACHE_SCRIPT: &str = include_str!("cache.sh");
+
+/// Where Amazon's images for deep learning mount such disks.
+const IMAGES_OWN: &str = "/opt/dlami/nvme";
+
 /// Functions that install NVIDIA's driver.
 const DRIVER_SCRIPT: &str = include_str!("driver.sh");
 
@@ -20,6 +26,13 @@ const DRIVER: &str = "580-server";
 /// The script for a machine that this public key may enter.
 pub fn user_data(public_key: &str) -> String {
     script(public_key, ("", ""))
+}
+
+/// The same for a machine of AWS, which may have disks inside: they hold the cache of this owner before anybody is let in.
+pub fn user_data_with_cache(public_key: &str, owner: &str) -> String {
+    let owner = crate::ssh::folder_of(owner);
+    let call = format!("GRADUS_OWNER='{owner}'\nGRADUS_IMAGES_OWN={IMAGES_OWN}\ncaches_inside\n");
+    script(public_key, (CACHE_SCRIPT, &call))
 }
 
 /// The same for an image of Ubuntu that may have no driver: it is installed before anybody is let in.
@@ -151,6 +164,59 @@ mod tests {
         assert_eq!(called(&[gpu], none, held), waits, "updates at the first start hold the lock of the lists");
         let (failed, why) = (called(&[gpu], none, "false"), "who wonders why must get in");
         assert_eq!((failed.len(), failed.last().map(String::as_str)), (21, Some("lets_in")), "{why}");
+    }
+
+    /// What is done with these disks inside a machine, whose image may have mounted them itself.
+    fn cached(disks: &[&str], is_mounted: bool, stripes: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        for (number, disk) in disks.iter().enumerate() {
+            let target = folder.path().join(disk);
+            std::fs::write(&target, "").unwrap();
+            // A disk has several names, and a name for each of its parts.
+            for name in [format!("{number}"), format!("{number}-ns-1"), format!("{number}-part1")] {
+                let link = folder.path().join(format!("nvme-Amazon_EC2_NVMe_Instance_Storage_{name}"));
+                std::os::unix::fs::symlink(&target, link).unwrap();
+            }
+        }
+        let (place, own) = (folder.path().display(), folder.path().join("own"));
+        let script = format!(
+            "{CACHE_SCRIPT}\nGRADUS_DISKS='{place}'\nGRADUS_OWNER=me\nGRADUS_IMAGES_OWN='{}'\nhas_user() {{ :; }}\n\
+             getent() {{ echo gradus:x:1000:1000::{place}/home:/bin/sh; }}\nchown() {{ :; }}\n\
+             systemctl() {{ echo systemctl \"$@\" >>'{place}/said'; }}\nmountpoint() {{ {is_mounted}; }}\n\
+             mount() {{ echo mount \"$@\"; }}\nformats() {{ echo formats \"$1\"; }}\n\
+             stripes() {{ echo stripes \"$@\" >&2; {stripes}; }}\ncaches_inside && echo lets_in",
+            own.display()
+        );
+        let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
+        assert!(folder.path().join("home/.gradus/homes/me/cache").is_dir());
+        let said = [output.stderr, output.stdout].concat();
+        let said = String::from_utf8(said).unwrap().replace(&format!("{place}/"), "");
+        said.trim_end().replace('\n', ", ")
+    }
+
+    #[test]
+    fn disks_inside_a_machine_are_striped_and_hold_its_cache() {
+        let check = |disks: &[&str], is_mounted: bool, stripes: &str, expected: &str| {
+            let expected = expected.replace("CACHE", "home/.gradus/homes/me/cache");
+            assert_eq!(cached(disks, is_mounted, stripes), expected, "{disks:?}");
+        };
+        check(&[], false, "true", "lets_in");
+        check(&["a"], false, "true", "formats a, mount a CACHE, lets_in");
+        let both = "stripes a b, formats /dev/md/gradus, mount /dev/md/gradus CACHE, lets_in";
+        check(&["a", "b"], false, "true", both);
+        // They cannot be striped; the image has mounted them itself.
+        check(&["a", "b"], false, "false", "stripes a b, formats a, mount a CACHE, lets_in");
+        check(&["a"], true, "true", "mount --bind own/gradus CACHE, lets_in");
+    }
+
+    #[test]
+    fn the_cache_has_its_place_before_anybody_is_let_in() {
+        let text = user_data_with_cache("key", "owner-of-tests");
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
+        assert!(at("watches /home/gradus)") < at("\ncaches_inside\n"), "{text}");
+        assert!(at("\ncaches_inside\n") < at("\nlets_in\n") && text.contains("\nGRADUS_OWNER='"), "{text}");
+        let status = Command::new("sh").args(["-n", "-c", &text]).status().unwrap();
+        assert!(status.success() && text.len() < 8 << 10, "{} bytes", text.len());
     }
 
     #[test]
