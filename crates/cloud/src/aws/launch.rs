@@ -127,7 +127,8 @@ impl Aws {
             self.rentals.note_region(&choice.region).map_err(here)?;
             key::public_key(&self.rentals.shared()).map_err(here)?
         };
-        let site = site::prepare(&self.client, &self.settings.options, self.owner(), &choice, request.has_peers);
+        let wanted = (request.has_peers, request.members.len());
+        let site = site::prepare(&self.client, &self.settings.options, self.owner(), &choice, wanted);
         let site = site.map_err(|failure| unsent(&failure, 0))?;
         let cap = self.bid(request, &choice);
         let account = self.client.account_if_known(&choice.region).ok();

@@ -76,6 +76,8 @@ pub struct AwsOptions {
     pub image: Option<String>,
     /// A subnet for each region; without one the default network is used.
     pub subnets: BTreeMap<String, String>,
+    /// Capacity that the account has reserved, `cr-…`, for machines on demand of its types and zones.
+    pub reservations: Vec<String>,
     /// The addresses that machines let in by SSH, such as `192.0.2.1/32`.
     pub ssh_from: Option<String>,
     /// Configuration of `ssh` that is read before ours, such as for a jump host.

@@ -4,6 +4,7 @@ use domain::rental::LaunchRequest;
 use domain::{Bytes, Offer, Rate};
 
 use super::wire::query::{EXPIRES_TAG, INSTANCE_TAG, MEMBERS_TAG, OWNER_TAG, Params, params};
+use super::wire::reservations::ReservedPlace;
 use super::wire::times::rfc3339;
 use crate::rented::MachineChoice;
 
@@ -30,6 +31,8 @@ pub struct LaunchSite {
     pub root_device: String,
     pub group: String,
     pub subnet: Option<String>,
+    /// Reserved capacity that it uses.
+    pub reserved: Option<ReservedPlace>,
 }
 
 /// What is sent. It is written down before it is sent, and the same is sent again. A spot machine may cost `spot_cap` at most.
@@ -61,7 +64,8 @@ pub fn order(
         ("BlockDeviceMapping.1.Ebs.DeleteOnTermination", "true"),
         ("UserData", &base64(user_data.as_bytes())),
     ]);
-    let optional = [("SubnetId", &site.subnet), ("Placement.AvailabilityZone", &choice.zone)];
+    let zone = site.reserved.as_ref().map(|reserved| reserved.zone.clone()).or_else(|| choice.zone.clone());
+    let optional = [("SubnetId", &site.subnet), ("Placement.AvailabilityZone", &zone)];
     sent.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))));
     if choice.is_spot {
         sent.extend(params([
@@ -72,6 +76,11 @@ pub fn order(
         // Without a cap AWS may charge up to the price on demand.
         let cap = spot_cap.micros_per_hour().unsigned_abs();
         sent.push(("InstanceMarketOptions.SpotOptions.MaxPrice".to_owned(), domain::money::decimal(cap, 2, 6)));
+    }
+    if let Some(reserved) = &site.reserved {
+        let target = "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId";
+        sent.push((target.to_owned(), reserved.id.clone()));
+        sent.extend(reserved.is_block.then(|| ("InstanceMarketOptions.MarketType".into(), "capacity-block".into())));
     }
     sent.extend(tags(request, owner));
     sent
@@ -140,6 +149,10 @@ mod tests {
     }
 
     fn ordered(kind: &str, cap: Option<&str>) -> BTreeMap<String, String> {
+        ordered_at(kind, cap, None)
+    }
+
+    fn ordered_at(kind: &str, cap: Option<&str>, reserved: Option<ReservedPlace>) -> BTreeMap<String, String> {
         let offer = Offer {
             provider: "aws".into(),
             kind: kind.into(),
@@ -156,8 +169,8 @@ mod tests {
             first_answer: None,
             has_peers: false,
         };
-        let site =
-            LaunchSite { image: "ami-1".into(), root_device: "/dev/sda1".into(), group: "sg-1".into(), subnet: None };
+        let (image, root_device, group) = ("ami-1".into(), "/dev/sda1".into(), "sg-1".into());
+        let site = LaunchSite { image, root_device, group, subnet: None, reserved };
         order(&request, &kind.parse().unwrap(), (&site, cap.unwrap_or("1/h").parse().unwrap()), "me", "#!/bin/sh\n")
             .into_iter()
             .collect()
@@ -189,6 +202,19 @@ mod tests {
         assert_eq!(sent["Placement.AvailabilityZone"], "us-east-1a");
         let uncapped = ordered("us-east-1/p4d.24xlarge/spot", None);
         assert_eq!(uncapped["InstanceMarketOptions.SpotOptions.MaxPrice"], "1.00", "no more than is counted");
+    }
+
+    #[test]
+    fn reserved_capacity_is_named_and_decides_the_zone() {
+        let kind = "us-east-1/p5.48xlarge";
+        let place = |is_block| ReservedPlace { id: "cr-1".into(), zone: "us-east-1b".into(), is_block };
+        let sent = ordered_at(kind, None, Some(place(false)));
+        let target = "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId";
+        assert_eq!((sent[target].as_str(), sent["Placement.AvailabilityZone"].as_str()), ("cr-1", "us-east-1b"));
+        assert!(!sent.contains_key("InstanceMarketOptions.MarketType"));
+        let block = ordered_at(kind, None, Some(place(true)));
+        assert_eq!(block["InstanceMarketOptions.MarketType"], "capacity-block");
+        assert!(!ordered(kind, None).contains_key(target));
     }
 
     #[test]

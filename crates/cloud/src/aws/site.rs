@@ -6,10 +6,11 @@ use super::order::{LaunchSite, image as image_of};
 use super::wire::answers::{Groups, Images, IngressRule, NewGroup, Peer, Subnets};
 use super::wire::failure::AwsFailure;
 use super::wire::query;
+use super::wire::reservations::CapacityReservations;
 use super::{AwsOptions, wire::query::OWNER_TAG};
 use crate::rented::MachineChoice;
 
-/// Looks up or creates all of them.
+/// Looks up or creates all of them, for so many machines.
 ///
 /// # Errors
 /// [`AwsFailure`]; nothing was rented.
@@ -18,7 +19,7 @@ pub fn prepare(
     options: &AwsOptions,
     owner: &str,
     choice: &MachineChoice,
-    has_peers: bool,
+    (has_peers, count): (bool, usize),
 ) -> Result<LaunchSite, AwsFailure> {
     let region = &choice.region;
     let image = match options.image.as_deref() {
@@ -30,7 +31,15 @@ pub fn prepare(
     let root = found.map(|image| image.root_device_name).filter(|name| !name.is_empty());
     let group = let_in(client, options, owner, (region, has_peers))?;
     let subnet = options.subnets.get(region).cloned();
-    Ok(LaunchSite { image, root_device: root.unwrap_or_else(|| "/dev/sda1".to_owned()), group, subnet })
+    let reserved = match options.reservations.is_empty() || choice.is_spot {
+        true => None,
+        false => {
+            let all: CapacityReservations = client.ask(region, &query::describe_reservations())?;
+            all.place(&options.reservations, choice, count)
+        }
+    };
+    let root_device = root.unwrap_or_else(|| "/dev/sda1".to_owned());
+    Ok(LaunchSite { image, root_device, group, subnet, reserved })
 }
 
 /// Sees to it that machines of a region let in this one, whose address may have changed since they were rented; their group.

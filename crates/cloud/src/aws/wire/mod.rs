@@ -6,6 +6,7 @@
 pub mod answers;
 pub mod failure;
 pub mod query;
+pub mod reservations;
 #[cfg(test)]
 pub mod scripted;
 pub mod signature;

@@ -153,6 +153,11 @@ pub fn describe_spot_prices(types: &[&str], since: &str, page: Option<&str>) -> 
     ec2("DescribeSpotPriceHistory", params)
 }
 
+/// The capacity that the account has reserved and can use now.
+pub fn describe_reservations() -> Query {
+    ec2("DescribeCapacityReservations", filters(&[("state", "active")]))
+}
+
 /// One image.
 pub fn describe_image(image: &str) -> Query {
     ec2("DescribeImages", listed("ImageId", &[image]))
@@ -245,6 +250,10 @@ mod tests {
             describe_spot_prices(&["p5.48xlarge"], "2026-11-27T00:00:00Z", Some("more")),
             "Action=DescribeSpotPriceHistory&Version=2016-11-15&InstanceType.1=p5.48xlarge&\
              ProductDescription.1=Linux%2FUNIX&StartTime=2026-11-27T00%3A00%3A00Z&NextToken=more",
+        );
+        check(
+            describe_reservations(),
+            "Action=DescribeCapacityReservations&Version=2016-11-15&Filter.1.Name=state&Filter.1.Value.1=active",
         );
         check(describe_image("ami-1"), "Action=DescribeImages&Version=2016-11-15&ImageId.1=ami-1");
         check(
