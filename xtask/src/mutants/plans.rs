@@ -92,6 +92,14 @@ pub(super) const PLANS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "slices_have_their_shares" },
     },
     SourceMutant {
+        name: "a-missing-price-is-told-where-there-is-one",
+        harm: "a job whose `max_price` is too low is told to look for prices that are there",
+        file: "crates/plan/src/search/advice/missing.rs",
+        from: "if PurchaseOption::ALL.iter().any(|terms| terms.price(priced.listing).is_some()) {",
+        to: "if PurchaseOption::ALL.iter().all(|terms| terms.price(priced.listing).is_some()) {",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "what_the_market_lacks" },
+    },
+    SourceMutant {
         name: "refreshed-prices-may-jump",
         harm: "a price that a cloud states wrongly, a hundredth of the real one, is planned with",
         file: "crates/cloud/src/prices/compare.rs",

@@ -111,6 +111,38 @@ fn a_hint_names_what_is_missing_and_no_cloud_that_the_job_leaves_out() {
 }
 
 #[test]
+fn what_the_market_lacks_is_told_with_how_to_add_it() {
+    check(
+        &resnet("resources: {cloud: tencent}\n"),
+        "error: no offer can run this job
+         no price is known of # machines of tencent, and the job asks for nothing else
+         hint: `gradus catalog refresh tencent` reads them; `gradus catalog import FILE.csv` takes yours",
+    );
+    let spec = "X100: {memory: 96GB, bandwidth: 3.35TB/s, bf16: 989TFLOPS, power: 700W}";
+    check(
+        &resnet(&format!("resources: {{accelerators: X100:8, gpu_specs: {{{spec}}}}}\n")),
+        "error: no offer can run this job
+         no machine in the catalog has a `X100`
+         hint: import machines that have it, with their price: `gradus catalog import FILE.csv`, a table with the columns `cloud,region,instance_type,gpu,gpu_count,on_demand`; or ask for another GPU",
+    );
+    check(
+        &resnet("resources: {accelerators: K80:1}\n"),
+        "error: no offer can run this job
+         the catalog has no figures of the GPU that the job names, so nothing can be estimated on it
+         hint: describe it under `resources`, such as `gpu_specs: {X100: {memory: 96GB, bandwidth: 3.35TB/s, bf16: 989TFLOPS, power: 700W}}`; `gradus catalog info` says of some GPUs why there are none",
+    );
+    // A machine of one's own whose price was left out.
+    let workdir = Workdir::new();
+    workdir.file("mine.csv", "cloud,region,instance_type,gpu,gpu_count,vcpu,mem_gib\nown,cellar,box,A100,8,96,512\n");
+    assert_eq!(workdir.gradus(&["catalog", "import", "mine.csv"]).code, Some(0));
+    workdir.file("job.yaml", resnet("resources: {cloud: own}\n"));
+    let said = workdir.gradus(&["plan", "job.yaml"]);
+    assert_eq!(said.code, Some(2), "{}{}", said.out, said.err);
+    assert!(said.err.contains("no price is known of 1 machine of own"), "{}", said.err);
+    assert!(said.err.contains("into the column `on_demand`, 0 if nothing, and import the table again"), "{}", said.err);
+}
+
+#[test]
 fn words_that_nobody_knows_are_said_first() {
     let workdir = Workdir::new();
     let train = "train: {model: cnn, data: {path: x}, epochs: 1, batch: 8}\n";

@@ -24,6 +24,7 @@ fn masked(text: &str) -> String {
                 "the cleanest, ",
                 "on each GPU",
                 "are left without it",
+                "no price is known of ",
                 "write `budget",
                 "write `deadline",
                 "write `max_carbon",

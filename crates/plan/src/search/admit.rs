@@ -163,7 +163,7 @@ impl Admission {
     }
 
     /// Why a machine is rejected at any price.
-    fn refuses(&self, priced: &PricedListing) -> Option<Reason> {
+    pub(super) fn refuses(&self, priced: &PricedListing) -> Option<Reason> {
         let listing = priced.listing;
         if !self.gpus.is_empty() && !self.gpus.iter().any(|gpus| gpus.are(listing)) {
             return Some(Reason::Accelerators);

@@ -30,6 +30,7 @@ use self::parallel::ahead;
 pub use crate::estimate::memory::MemoryFit;
 pub use admit::{Admission, Admitted, GpuRequirement, Reason, admit};
 pub use advice::choose::{Pick, Recommendation, choose};
+pub use advice::missing::{MarketGap, market_gap};
 pub use advice::remedy::{Change, least_price, remedy};
 pub use advice::why::{OfferOutcome, outcomes};
 pub use calibration::{CalibrationData, MOST_OFF, Outlier, RejectedRow};

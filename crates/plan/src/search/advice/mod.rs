@@ -2,5 +2,6 @@
 //! Each queries the same search, so that everything suggested meets the job's limits.
 
 pub mod choose;
+pub mod missing;
 pub mod remedy;
 pub mod why;

@@ -182,3 +182,23 @@ fn spot_machines_that_none_on_demand_can_be_rented_beside_are_no_offer() {
     assert!(mixed(0, unpriced.clone(), None).is_some());
     assert!(mixed(1, unpriced, None).is_none());
 }
+
+/// Machines without a price, and GPUs that no machine has, are what is missing; a limit is not.
+#[test]
+fn what_the_market_lacks_is_told_apart_from_limits() {
+    let unpriced = Listing { on_demand: None, spot: None, ..spot_listing() };
+    let (listings, gpu) = ([unpriced, Listing { cloud: Cloud::Gcp, ..spot_listing() }], gpu(3));
+    let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_, _| Availability::Known, &[]);
+    let of = |clouds: &[Cloud]| market_gap(&market, &Admission { clouds: clouds.to_vec(), ..Admission::default() });
+    assert_eq!(of(&[Cloud::Aws]), Some(MarketGap::Prices([(Cloud::Aws, 1)].into())));
+    assert_eq!(of(&[Cloud::Aws, Cloud::Gcp]), None, "one of them has a price");
+    assert_eq!(of(&[Cloud::Azure]), None, "there is no machine to name a price of");
+    let named = |names: &[&str]| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let gpus = vec![GpuRequirement { names: Some(names), memory: None, count: Some(64) }];
+        market_gap(&market, &Admission { gpus, ..Admission::default() })
+    };
+    assert_eq!(named(&["X100"]), Some(MarketGap::Gpus(vec!["X100".to_owned()])));
+    assert_eq!(named(&["X100", "G3"]), None, "in another number it is offered");
+    assert_eq!(named(&[]), Some(MarketGap::Figures));
+}

@@ -4,6 +4,7 @@ mod args;
 mod calibration;
 mod explain;
 mod figures;
+mod missing;
 mod present;
 mod preset;
 mod refusal;

@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 
 use domain::Money;
 use domain::listing::{Cloud, Listing};
-use plan::search::{Admission, Candidate, Change, Constraints, MarketIndex, PurchaseOption, Reason, SearchResult};
+use plan::search::{
+    Admission, Candidate, Change, Constraints, MarketIndex, PurchaseOption, Reason, SearchResult, market_gap,
+};
 
 use super::figures::{cents, time};
+use super::missing;
 use super::remedies::{Likely, PlanContext};
 use crate::figures::counted;
 
@@ -74,7 +77,7 @@ pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
     let subject = context.subject;
     let mut told: Vec<(String, String)> = limits(context, answer);
     let is_limited = !told.is_empty();
-    told.extend(too_few_machines(answer).filter(|_| !is_limited));
+    told.extend(missing::too_few_machines(answer).filter(|_| !is_limited));
     let mut tell = |message: String, hint: String| told.push((message, hint));
     // If offers failed on limits alone, memory is not the problem.
     if !is_limited
@@ -120,14 +123,6 @@ pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
         told = alone(context);
     }
     told.into_iter().map(|(message, hint)| format!("  {message}\n    hint: {hint}")).collect()
-}
-
-/// Own machines of which there are not so many.
-fn too_few_machines(answer: &SearchResult) -> Option<(String, String)> {
-    let offers = answer.ruled_out.get(&Reason::Machines)?;
-    let message = format!("of {} there are fewer machines than the job runs on", counted(*offers as u64, "offer"));
-    let hint = "write a smaller `num_nodes`, or import the machines with their number in the column `machines`";
-    Some((message, hint.to_owned()))
 }
 
 /// Limits that are too tight. Where a change of one alone is enough, it is told with what the others leave; where not,
@@ -241,6 +236,9 @@ fn one_change(write: &str) -> String {
 /// the job leaves out are no remedy while anything else is.
 fn alone(context: &PlanContext) -> Vec<(String, String)> {
     let market = context.market;
+    if let Some(gap) = market_gap(market, &context.question.admission) {
+        return vec![missing::told(&gap)];
+    }
     let mut told = Vec::new();
     for change in Change::WISHES.into_iter().filter(|change| *change != Change::Cloud) {
         let Some(key) = change.key() else { continue };
