@@ -133,8 +133,11 @@ fn what_the_market_lacks_is_told_with_how_to_add_it() {
     );
     // A machine of one's own whose price was left out.
     let workdir = Workdir::new();
-    workdir.file("mine.csv", "cloud,region,instance_type,gpu,gpu_count,vcpu,mem_gib\nown,cellar,box,A100,8,96,512\n");
-    assert_eq!(workdir.gradus(&["catalog", "import", "mine.csv"]).code, Some(0));
+    workdir.file("mine.csv", "cloud,region,instance_type,gpu,gpu_count,vcpus,price\nown,cellar,box,A100,8,96,12\n");
+    let imported = workdir.gradus(&["catalog", "import", "mine.csv"]);
+    assert_eq!(imported.code, Some(0), "{}", imported.err);
+    assert!(imported.err.contains("not read: `price`, `vcpus` (did you mean `vcpu`?)"), "{}", imported.err);
+    assert!(imported.err.contains("without a price, not used in plans: 1 offer"), "{}", imported.err);
     workdir.file("job.yaml", resnet("resources: {cloud: own}\n"));
     let said = workdir.gradus(&["plan", "job.yaml"]);
     assert_eq!(said.code, Some(2), "{}{}", said.out, said.err);

@@ -37,6 +37,11 @@ const COLUMNS: [(&str, &str, &str); 16] = [
 ];
 const NEEDED: usize = 4;
 
+/// The columns that a table of GPUs may have.
+pub fn columns() -> [&'static str; 16] {
+    COLUMNS.map(|(column, _, _)| column)
+}
+
 /// An example of a table of GPUs.
 pub fn hint() -> String {
     "write for example a first line `gpu,memory_gib,bandwidth_gbs,watts,bf16_tflops,link` and a second \
@@ -55,8 +60,7 @@ pub fn is_table_of_gpus(columns: &[&str]) -> bool {
 /// [`Error`] with file and line.
 pub fn read(file: &str, text: &str) -> Result<BTreeMap<String, GpuSpec>, Error> {
     let mut specs = BTreeMap::new();
-    let columns = COLUMNS.map(|(column, _, _)| column);
-    optional_rows(file, text, columns, NEEDED, |cells, _| {
+    optional_rows(file, text, columns(), NEEDED, |cells, _| {
         let name = cells[0];
         if name.is_empty() {
             return Err("`gpu` is empty".to_owned());
@@ -112,7 +116,7 @@ fn number(column: &str, cell: &str, range: RangeInclusive<u32>) -> Result<Value,
 
 /// The table of described GPUs, as [`read`] takes it.
 pub fn text(specs: &BTreeMap<String, GpuSpec>) -> String {
-    let mut text = COLUMNS.map(|(column, _, _)| column).join(",") + "\n";
+    let mut text = columns().join(",") + "\n";
     for (name, spec) in specs {
         let keys = serde_json::to_value(spec).unwrap_or_default();
         let cell = |(_, key, unit): &(&str, &str, &str)| match &keys[*key] {

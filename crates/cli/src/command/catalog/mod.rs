@@ -123,6 +123,7 @@ fn imported(kept: &str, path: &Path, read: &import::Read, replaced: usize, print
         .filter(|listing| listing.gpus.name.is_none())
         .map(|row| row.gpus.spelled.as_str())
         .collect();
+    let without_price = read.listings.iter().filter(|listing| !has_price(listing)).count();
     if printer.is_json() {
         printer.json(&json!({
             "import": kept,
@@ -131,6 +132,8 @@ fn imported(kept: &str, path: &Path, read: &import::Read, replaced: usize, print
             "replaced": replaced,
             "gpus": read.gpus.keys().collect::<Vec<_>>(),
             "left_out": read.left_out,
+            "unread_columns": read.unread,
+            "without_price": without_price,
             "unknown_gpus": unknown,
         }));
         return;
@@ -139,6 +142,7 @@ fn imported(kept: &str, path: &Path, read: &import::Read, replaced: usize, print
         let names = read.gpus.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         printer.data(format!("{} imported as `{kept}`: {names}", counted(read.gpus.len() as u64, "GPU")));
         printer.say("nothing was measured on them: estimates have a wide band");
+        unread(read).into_iter().for_each(|line| printer.say(line));
         printer.say(format!("undo with `gradus catalog forget {kept}`"));
         return;
     }
@@ -149,11 +153,31 @@ fn imported(kept: &str, path: &Path, read: &import::Read, replaced: usize, print
     for (reason, count) in &read.left_out {
         printer.say(format!("skipped {count} rows: {reason}"));
     }
+    unread(read).into_iter().for_each(|line| printer.say(line));
+    if without_price > 0 {
+        let offers = counted(without_price as u64, "offer");
+        printer.say(format!("without a price, not used in plans: {offers}; columns of prices: `on_demand`, `spot`"));
+    }
     if !unknown.is_empty() {
         let names = unknown.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         printer.say(format!("unknown GPUs, not used in plans: {names}"));
     }
     printer.say(format!("undo with `gradus catalog forget {kept}`"));
+}
+
+/// The columns that nothing was read from.
+fn unread(read: &import::Read) -> Option<String> {
+    let column = |(name, meant): (&String, &Option<String>)| match meant {
+        Some(meant) => format!("`{name}` (did you mean `{meant}`?)"),
+        None => format!("`{name}`"),
+    };
+    let columns: Vec<String> = read.unread.iter().map(column).collect();
+    (!columns.is_empty()).then(|| format!("columns that are not read: {}", columns.join(", ")))
+}
+
+/// Whether a machine can be planned with: at an hourly price.
+fn has_price(listing: &Listing) -> bool {
+    PurchaseOption::ALL.iter().any(|terms| terms.price(listing).is_some())
 }
 
 /// How many built-in listings an import replaces.

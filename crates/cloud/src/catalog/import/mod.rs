@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use domain::file::nearest::nearest;
 use domain::gpu::GpuSpec;
 use domain::listing::Listing;
 
@@ -47,6 +48,8 @@ pub struct Read {
     pub gpus: BTreeMap<String, GpuSpec>,
     /// Number of skipped rows, by reason.
     pub left_out: BTreeMap<String, usize>,
+    /// Columns of a table of ours that nothing is read from, each with the column that its name is like.
+    pub unread: BTreeMap<String, Option<String>>,
 }
 
 impl Read {
@@ -62,11 +65,13 @@ impl Read {
 pub fn read(file: &str, text: &str, catalog: &Catalog, defaults: &Defaults) -> Result<Read, Error> {
     let columns = columns(text);
     let read = if described::is_table_of_gpus(&columns) {
-        Read { gpus: described::read(file, text)?, ..Read::default() }
+        let unread = unread(&columns, &described::columns());
+        Read { gpus: described::read(file, text)?, unread, ..Read::default() }
     } else if columns.contains(&"InstanceType") {
         skypilot::read(file, text, catalog, defaults)?
     } else if columns.contains(&"instance_type") {
-        own::read(file, text, catalog, defaults)?
+        let unread = unread(&columns, &own::COLUMNS);
+        Read { unread, ..own::read(file, text, catalog, defaults)? }
     } else {
         let message = match text.trim().is_empty() {
             true => "it is empty".to_owned(),
@@ -120,6 +125,12 @@ impl Catalog {
 fn columns(text: &str) -> Vec<&str> {
     let head = text.lines().next().unwrap_or_default();
     head.trim_start_matches('\u{feff}').split(',').map(|name| name.trim().trim_matches('"')).collect()
+}
+
+/// The columns that are none of `known`, each with the known one that its name is like.
+fn unread(columns: &[&str], known: &[&str]) -> BTreeMap<String, Option<String>> {
+    let others = columns.iter().filter(|name| !name.is_empty() && !known.contains(name));
+    others.map(|name| ((*name).to_owned(), nearest(name, known.iter().copied()).map(str::to_owned))).collect()
 }
 
 /// Name and text of all imports of a home, oldest first.

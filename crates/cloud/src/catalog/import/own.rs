@@ -16,7 +16,7 @@ use crate::catalog::table::{self, gibibytes, number, optional_rows, whole};
 use crate::catalog::{Error, listings};
 
 /// The columns; the first three must be there.
-const COLUMNS: [&str; 25] = [
+pub(super) const COLUMNS: [&str; 25] = [
     "instance_type",
     "gpu",
     "gpu_count",

@@ -114,6 +114,29 @@ fn wrong_imports_say_what_is_wrong() {
 }
 
 #[test]
+fn columns_that_nothing_is_read_from_are_told() {
+    let check = |head: &str, row: &str, expected: &[(&str, Option<&str>)]| {
+        let defaults = Defaults { cloud: Some("own".to_owned()), ..Defaults::default() };
+        let read = import::read("t.csv", &format!("{head}\n{row}\n"), &embedded(), &defaults).unwrap();
+        let told: Vec<_> = read.unread.iter().map(|(name, meant)| (name.as_str(), meant.as_deref())).collect();
+        assert_eq!(told, expected, "{head}");
+    };
+    check("cloud,instance_type,gpu,gpu_count,on_demand", "own,box,T4,1,0.1", &[]);
+    check(
+        "cloud,instance_type,gpu,gpu_count,price,vcpus,memory_gib",
+        "own,box,T4,1,0.1,8,32",
+        &[("memory_gib", Some("mem_gib")), ("price", None), ("vcpus", Some("vcpu"))],
+    );
+    check(
+        "gpu,memory_gib,bandwidth_gbs,watts,bf16_tflops,fp8_tflop",
+        "X100,96,3350,700,989,1978",
+        &[("fp8_tflop", Some("fp8_tflops"))],
+    );
+    // SkyPilot's tables have columns that are of no use here.
+    check("InstanceType,AcceleratorName,AcceleratorCount,Region,Price,Generation", "x,T4,1,r,0.1,1", &[]);
+}
+
+#[test]
 fn imports_are_kept_and_stand_above_ours() {
     let home = tempfile::tempdir().unwrap();
     let read = |text: &str| import::read("t.csv", text, &embedded(), &Defaults::default()).unwrap().listings;
