@@ -37,7 +37,9 @@ fn networks_come_from_words_and_files() {
     let workdir = workdir();
     let without = workdir.gradus(&["plan", "check", "table.csv"]);
     assert!(without.err.contains("0 of 4 rows are eligible (0 %)"), "{}", without.err);
-    assert!(without.err.contains("its network `Mine-1B` is not known"), "{}", without.err);
+    assert!(without.err.contains("mine: skipped 3 rows: its network is not known"), "{}", without.err);
+    let names = "mine: networks that are not known: `Mine-1B`, `Yours-2B`, `mine_1b-chat`\n";
+    assert!(without.err.contains(names) && without.err.contains("hint: describe networks"), "{}", without.err);
     workdir.file(
         "models.csv",
         "model,shape,file\nMine-1B,\"layers 24, hidden 2048, heads 16, kv 8, ffn 5632, vocab 49k\",\nYours-2B,,yours.json\n",
@@ -47,7 +49,7 @@ fn networks_come_from_words_and_files() {
     assert_eq!(mine["memory"]["rows"].as_u64(), Some(3), "{mine}");
     let said = workdir.gradus(&["plan", "check", "table.csv", "--models", "models.csv"]);
     assert!(said.err.contains("3 of 4 rows are eligible (75 %)"), "{}", said.err);
-    assert!(said.err.contains("skipped 1 rows: `ring8` in the column `parallelism` is not known"), "{}", said.err);
+    assert!(said.err.contains("skipped 1 row: `ring8` in the column `parallelism` is not known"), "{}", said.err);
     assert!(!said.err.contains("no row measures"), "{}", said.err);
     // A folder of files, called by their networks.
     std::fs::create_dir(workdir.0.path().join("nets")).unwrap();

@@ -26,7 +26,7 @@ pub enum Ineligible {
     Precision(String),
     /// A word of the column `grad_checkpoint`.
     Recomputation(String),
-    /// No length of samples, or one that is not a number of tokens.
+    /// No length of samples, or one that is neither a number of tokens nor the size of an image.
     Samples(String),
     /// Samples differ in length, which says nothing of how fast one of them is.
     Varies,
@@ -40,7 +40,16 @@ pub enum Ineligible {
     Unchanged,
 }
 
+/// Why a network is not read whose name nothing is found under.
+pub(super) const NOT_KNOWN: &str = "it is not known";
+
 impl Ineligible {
+    /// The name of its network, where nothing is found under it.
+    pub fn unknown_network(&self) -> Option<&str> {
+        let Ineligible::Network { name, why } = self else { return None };
+        (why == NOT_KNOWN).then_some(name.as_str())
+    }
+
     /// The reason in words.
     pub fn reason(&self) -> String {
         let reason = match self {
@@ -59,7 +68,7 @@ impl Ineligible {
             Ineligible::Precision(word) => return format!("the number format `{word}` is not known"),
             Ineligible::Recomputation(word) => return format!("`{word}` in the column `grad_checkpoint` is not known"),
             Ineligible::Samples(word) if word.is_empty() => "states no length of samples",
-            Ineligible::Samples(word) => return format!("its length of samples `{word}` is not known"),
+            Ineligible::Samples(word) => return format!("its samples of `{word}` are of no known size"),
             Ineligible::Varies => "its samples differ in length, so it tells memory only",
             Ineligible::PowerLimited => {
                 "its GPU was limited to less power than its maker states, so it tells memory only"

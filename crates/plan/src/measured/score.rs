@@ -34,6 +34,8 @@ pub struct Score {
     pub memory_only: BTreeMap<String, usize>,
     /// How many rows are not eligible, by reason.
     pub ineligible: BTreeMap<String, usize>,
+    /// Of these, how many have a network that is not known, by its name in the table.
+    pub unknown_networks: BTreeMap<String, usize>,
 }
 
 /// How well the gain of eight GPUs over one of them is estimated.
@@ -128,6 +130,7 @@ impl Score {
             scaling: Scaling::default(),
             memory_only: BTreeMap::new(),
             ineligible,
+            unknown_networks: BTreeMap::new(),
         }
     }
 }

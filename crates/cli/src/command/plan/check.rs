@@ -10,6 +10,7 @@ use plan::measured::{self, AccuracyReport, CheckedRow, MeasuredRow, NetworkSourc
 use super::model::file;
 
 use crate::error::Error;
+use crate::figures::counted;
 use crate::printer::Printer;
 use crate::table;
 
@@ -131,12 +132,7 @@ fn tell(report: &AccuracyReport, printer: &mut Printer) {
                 score.unmeasured
             ));
         }
-        for (reason, count) in &score.memory_only {
-            printer.say(format!("{source}: memory only of {count} rows: {reason}"));
-        }
-        for (reason, count) in &score.ineligible {
-            printer.say(format!("{source}: skipped {count} rows: {reason}"));
-        }
+        tell_skipped(source, score, printer);
     }
     if let Some(times) = &report.time_to_train {
         tell_times(times, printer);
@@ -145,6 +141,34 @@ fn tell(report: &AccuracyReport, printer: &mut Printer) {
     let eligible: usize = report.sources.values().map(|score| score.eligible).sum();
     printer
         .say(format!("{eligible} of {all} rows are eligible ({:.0} %)", 100.0 * eligible as f64 / all.max(1) as f64));
+    if report.sources.values().any(|score| !score.unknown_networks.is_empty()) {
+        printer.say(
+            "hint: describe networks that are not known with `--models models.csv` (`model,shape`: `mine,\"layers 24, hidden 2048, \
+             heads 16, ffn 5632, vocab 49k\"`), or name a folder of model files",
+        );
+    }
+}
+
+/// Networks of a source that are named, of those that are not known.
+const NAMED: usize = 6;
+
+/// Prints why rows of a source are not compared, or in part.
+fn tell_skipped(source: &str, score: &Score, printer: &mut Printer) {
+    for (reason, count) in &score.memory_only {
+        printer.say(format!("{source}: memory only of {}: {reason}", counted(*count as u64, "row")));
+    }
+    for (reason, count) in &score.ineligible {
+        printer.say(format!("{source}: skipped {}: {reason}", counted(*count as u64, "row")));
+    }
+    if !score.unknown_networks.is_empty() {
+        let names = score.unknown_networks.keys().map(|name| format!("`{name}`"));
+        let named = names.take(NAMED).collect::<Vec<_>>().join(", ");
+        let more = match score.unknown_networks.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        printer.say(format!("{source}: networks that are not known: {named}{more}"));
+    }
 }
 
 /// Prints how well time to train is estimated, by number of nodes.

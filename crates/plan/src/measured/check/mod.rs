@@ -10,6 +10,7 @@ pub use end_to_end::{TrainingTimeScore, TrainingTimes};
 
 use super::case::{Case, GpuLookup};
 use super::contradictions;
+use super::ineligible::Ineligible;
 use super::row::MeasuredRow;
 use super::score::{Fits, Pair, Scaling, Score};
 use super::stated::Networks;
@@ -58,12 +59,13 @@ fn source_score(
     let (mut pairs, mut idle, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     let mut unmeasured = Vec::new();
     let (mut ineligible, mut memory_only) = (BTreeMap::new(), BTreeMap::new());
+    let mut unknown_networks: BTreeMap<String, usize> = BTreeMap::new();
     let (mut cases, mut known) = (Vec::new(), Fits::default());
     for case in contradictions::cases(rows, networks, gpus, &coefficients.memory) {
         let case = match case {
             Ok(case) => case,
             Err(why) => {
-                *ineligible.entry(why.reason()).or_default() += 1;
+                refuse(&why, &mut ineligible, &mut unknown_networks);
                 continue;
             }
         };
@@ -102,8 +104,19 @@ fn source_score(
         idle: idle.eligible,
         idle_median: idle.median,
         memory_only,
+        unknown_networks,
         ..score
     }
+}
+
+/// Counts a row that is not eligible. Networks that are not known are one reason; their names stand apart.
+fn refuse(why: &Ineligible, reasons: &mut BTreeMap<String, usize>, unknown_networks: &mut BTreeMap<String, usize>) {
+    let unknown = why.unknown_network();
+    if let Some(name) = unknown {
+        *unknown_networks.entry(name.to_owned()).or_default() += 1;
+    }
+    let reason = unknown.map_or_else(|| why.reason(), |_| "its network is not known".to_owned());
+    *reasons.entry(reason).or_default() += 1;
 }
 
 /// Measured and estimated efficiency of eight GPUs beside one, of all that was measured on both.

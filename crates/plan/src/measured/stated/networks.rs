@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::shape;
+use crate::measured::ineligible::NOT_KNOWN;
 use crate::measured::row::Unreadable;
 use crate::measured::table;
 use crate::model::Graph;
@@ -113,7 +114,7 @@ impl Networks {
     /// # Errors
     /// Why there is none, in words.
     pub fn graph(&self, name: &str, shape: &SampleShape) -> Result<Graph, String> {
-        let source = self.find(name).ok_or_else(|| "it is not known".to_owned())?;
+        let source = self.find(name).ok_or_else(|| NOT_KNOWN.to_owned())?;
         let bytes = match source {
             NetworkSource::File(bytes) => bytes,
             NetworkSource::Words(words) => shape::config(&words).map_err(|problem| problem.message)?,
