@@ -1,6 +1,7 @@
 //! What a row says of itself, for tables of any source: the network by its name, the samples, the number format and how the
 //! work is divided, each read by a stated rule. What no rule reads makes the row ineligible, with the reason.
 
+mod images;
 mod networks;
 mod parallel;
 mod shape;
@@ -37,6 +38,10 @@ pub fn program(row: &MeasuredRow, networks: &Networks) -> Result<Program, Inelig
     if tokens.is_some() && size.tokens.is_none() {
         return Err(Ineligible::Samples(row.size.clone()));
     }
+    // Images of two sides are no samples that differ.
+    let is_of_images = tokens.is_none() && images::image(&graph).is_some();
+    let size = Size { varies: size.varies && !is_of_images, ..size };
+    let graph = if is_of_images { images::sized(graph, row, networks)? } else { graph };
     let format = Format::of(row, &stated)?;
     let parallel = degrees(row, &stated, tokens.is_some())?;
     let accumulate = micro_batches(row, &stated, &parallel)?;
