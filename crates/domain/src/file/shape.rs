@@ -323,7 +323,7 @@ impl<'schema> Walk<'schema, '_> {
             return None;
         }
         let takes_words_only = ways.iter().all(|way| way["const"].is_string() || tag(way).is_some() || is_null(way));
-        if *meaning == Scalar::Text && !words.is_empty() && takes_words_only {
+        if *meaning != Scalar::Null && !words.is_empty() && takes_words_only {
             let tags = ways.iter().filter_map(|way| tag(way));
             let choices: Vec<&str> = words.iter().copied().chain(tags).collect();
             let hint = hints::of_word(&raw.text, &choices);

@@ -16,6 +16,7 @@ fn without_a_cloud_that_can_be_rented_only_plans_are_made() {
         "accelerators: A100:0",
         "2 resources.accelerators: `A100:0` is not a valid value of `accelerators`: it asks for none (write for example `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8` or `24GB`)",
     );
+    check("spot: true", "2 resources.spot: `true` is not known here (write one of `auto`, `only`, `never`)");
     check(
         "compliance: [gdpr, pci]",
         "2 resources.compliance: `pci` is none of `gdpr`, `hipaa`, `iso27001` and `soc2` (write for example `compliance: [gdpr, iso27001]`)",
