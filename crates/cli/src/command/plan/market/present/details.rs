@@ -289,7 +289,7 @@ fn way(way: &ParallelConfig) -> String {
     });
     match parallel.zero {
         Zero::None => {}
-        Zero::Optimizer => parts.push("the optimiser's state divided among them (ZeRO-1)".to_owned()),
+        Zero::Optimizer => parts.push("the optimizer's state divided among them (ZeRO-1)".to_owned()),
         Zero::Gradients => parts.push("state and gradients divided among them (ZeRO-2)".to_owned()),
         Zero::Parameters => parts.push("state, gradients and weights divided among them (ZeRO-3)".to_owned()),
     }

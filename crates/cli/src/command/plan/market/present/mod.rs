@@ -169,9 +169,10 @@ fn old(plan: &MarketPlan) -> Option<String> {
     let can_be_read = |row: &&PlanRow| CLOUDS.contains(&row.listing.cloud) && !plan.catalog.is_imported(row.listing);
     let (read, others): (Vec<&PlanRow>, Vec<&PlanRow>) = rows.into_iter().partition(can_be_read);
     let clouds: BTreeSet<&str> = read.iter().map(|row| row.listing.cloud.name()).collect();
-    let mut remedies: Vec<String> =
-        clouds.into_iter().map(|cloud| format!("read current ones with `gradus catalog refresh {cloud}`")).collect();
-    remedies.extend((!others.is_empty()).then(|| "import newer ones with `gradus catalog import`".to_owned()));
+    let commands: Vec<String> = clouds.into_iter().map(|cloud| format!("`gradus catalog refresh {cloud}`")).collect();
+    let read = (!commands.is_empty()).then(|| format!("read current ones with {}", commands.join(" and ")));
+    let import = (!others.is_empty()).then(|| "import newer ones with `gradus catalog import`".to_owned());
+    let remedies: Vec<String> = read.into_iter().chain(import).collect();
     Some(format!(
         "old: prices here are more than {OLD_DAYS} days old, the oldest of {oldest} ({whose}); {}",
         remedies.join(", ")

@@ -7,14 +7,14 @@ use super::super::PlanRow;
 use super::super::figures::{cents, step, time};
 use super::super::present::{machines, needs, program, row as row_json};
 use super::{Best, OfferReport, Out};
-use crate::figures::{day_of, grouped};
+use crate::figures::{counted, day_of, grouped};
 
 /// Lines for people.
 pub fn lines(reports: &[OfferReport]) -> Vec<String> {
     let mut lines = Vec::new();
     for report in reports {
         let word = if report.asked.not { "why not" } else { "why" };
-        lines.push(format!("{word} {}: {} offers", report.asked.text, grouped(report.offers as u64)));
+        lines.push(format!("{word} {}: {}", report.asked.text, counted(report.offers as u64, "offer")));
         let mut out: Vec<_> = report.out.iter().collect();
         out.sort_by_key(|(_, out)| std::cmp::Reverse(out.offers));
         for (why, Out { offers, figures }) in out {
