@@ -146,6 +146,27 @@ fn what_the_market_lacks_is_told_with_how_to_add_it() {
 }
 
 #[test]
+fn a_gpu_that_is_too_small_is_answered_with_one_within_the_limits() {
+    let small = "hidden_size: 4096, num_hidden_layers: 32, num_attention_heads: 32, num_key_value_heads: 8, intermediate_size: 14336";
+    let large = "hidden_size: 8192, num_hidden_layers: 80, num_attention_heads: 64, num_key_value_heads: 8, intermediate_size: 28672";
+    let job = |wants: &str| {
+        let job = llama(&format!("resources: {{{wants}max_price: $4/h}}\n"));
+        assert!(job.contains(large), "{job}");
+        job.replace(large, small)
+    };
+    let workdir = Workdir::new();
+    workdir.file("job.yaml", job(""));
+    // Machines with eight large GPUs are dearer than allowed.
+    let refused = workdir.refused(&["plan", "job.yaml", "--preset", "entry"], 2);
+    let (_, hint) = refused.split_once("hint: write `accelerators: ").expect(&refused);
+    let gpu = hint.split('`').next().unwrap_or_default();
+    assert!(refused.contains("`--preset entry` asks for `accelerators: [T4:1]` and `nodes: [1]`"), "{refused}");
+    workdir.file("job.yaml", job(&format!("nodes: 1, accelerators: {gpu}, ")));
+    let said = workdir.gradus(&["plan", "job.yaml"]);
+    assert_eq!(said.code, Some(0), "{gpu}: {}", said.err);
+}
+
+#[test]
 fn words_that_nobody_knows_are_said_first() {
     let workdir = Workdir::new();
     let train = "train: {model: cnn, data: {path: x}, epochs: 1, batch: 8}\n";

@@ -29,6 +29,7 @@ pub use args::Args;
 use calibration::{lessons, measured, table};
 pub use present::page::frame;
 use present::{chart, page};
+use preset::Preset;
 use remedies::PlanContext;
 
 use super::model::file as network;
@@ -261,7 +262,9 @@ impl PlanInputs {
             }
         });
         if answer.front.is_empty() {
-            return Err(Error::Infeasible { reasons: refusal::reasons(&self.context(market), &answer) });
+            let mut reasons = refusal::reasons(&self.context(market), &answer);
+            reasons.extend(args.preset.map(Preset::note));
+            return Err(Error::Infeasible { reasons });
         }
         let mut show = |candidate: &Candidate| show(&mut search, question, subject, coefficients, lessons, candidate);
         let picks =

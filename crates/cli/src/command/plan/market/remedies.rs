@@ -117,22 +117,7 @@ impl PlanContext<'_> {
             request.recompute = Some(ActivationCheckpointing::Full);
             remedies.extend(self.remedy("`recompute: full` under `workload`", &again, self.question));
         }
-        if !self.question.admission.gpus.is_empty() {
-            let mut any = self.question.clone();
-            for text in ["80GB+:8", "140GB+:8"] {
-                let Ok(wanted) = text.parse::<domain::accelerators::Accelerators>() else { continue };
-                let domain::accelerators::AcceleratorKind::Memory { memory, or_more } = wanted.kind else { continue };
-                any.admission.gpus = vec![plan::search::GpuRequirement {
-                    names: None,
-                    memory: Some((memory, or_more)),
-                    count: wanted.count,
-                }];
-                if let Some(remedy) = self.remedy(&format!("`accelerators: {text}`"), self.subject, &any) {
-                    remedies.push(remedy);
-                    break;
-                }
-            }
-        }
+        remedies.extend(self.other_gpus());
         let most = self.question.nodes.iter().copied().max().unwrap_or(1);
         let usual = plan::search::NODES.into_iter().chain(MORE_NODES);
         for nodes in usual.filter(|nodes| *nodes > most) {
@@ -143,6 +128,31 @@ impl PlanContext<'_> {
             }
         }
         remedies
+    }
+
+    /// Other GPUs than the job asks for: eight large ones, else those of the cheapest machine that its limits leave.
+    fn other_gpus(&self) -> Option<Remedy> {
+        if self.question.admission.gpus.is_empty() {
+            return None;
+        }
+        let mut any = self.question.clone();
+        for text in ["80GB+:8", "140GB+:8"] {
+            let Ok(wanted) = text.parse::<domain::accelerators::Accelerators>() else { continue };
+            let domain::accelerators::AcceleratorKind::Memory { memory, or_more } = wanted.kind else { continue };
+            any.admission.gpus = vec![plan::search::GpuRequirement {
+                names: None,
+                memory: Some((memory, or_more)),
+                count: wanted.count,
+            }];
+            if let Some(remedy) = self.remedy(&format!("`accelerators: {text}`"), self.subject, &any) {
+                return Some(remedy);
+            }
+        }
+        any.admission.gpus.clear();
+        let mut remedy = self.remedy("", self.subject, &any)?;
+        let gpus = &self.market.listings[remedy.cheapest.candidate.listing].listing.gpus;
+        remedy.write = format!("`accelerators: {}:{}`", gpus.name.as_ref()?, gpus.count);
+        Some(remedy)
     }
 
     /// The constraints without some limits; `None` if that is not enough.
