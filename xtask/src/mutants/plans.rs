@@ -100,6 +100,14 @@ pub(super) const PLANS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "what_the_market_lacks" },
     },
     SourceMutant {
+        name: "sequences-are-divided-unequally",
+        harm: "a plan divides a sequence among ranks that cannot have equal parts of it",
+        file: "crates/plan/src/search/parallel/layouts.rs",
+        from: "let divides = tokens.is_multiple_of(2 * u64::from(ranks)) && gpus.is_multiple_of(ranks);",
+        to: "let divides = tokens > u64::from(ranks) && gpus.is_multiple_of(ranks);",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "long_sequences_are_divided" },
+    },
+    SourceMutant {
         name: "refreshed-prices-may-jump",
         harm: "a price that a cloud states wrongly, a hundredth of the real one, is planned with",
         file: "crates/cloud/src/prices/compare.rs",

@@ -23,7 +23,8 @@ pub(in crate::search) fn layouts(spec: &TrainingSpec, nodes: u32, gpus_per_node:
 
 /// How ranks may share the work, the simplest first: data parallelism, then sharding of more and more state; then, if
 /// the network has attention and blocks, tensor parallelism within a node, and pipeline stages over nodes. Gradients
-/// and weights are not sharded in combination with these (each micro-batch would gather them).
+/// and weights are not sharded in combination with these (each micro-batch would gather them). Long sequences are divided
+/// as well.
 fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<ParallelDegrees> {
     let gpus = nodes * gpus_per_node;
     let tensors = tensors(spec, gpus_per_node);
@@ -56,7 +57,49 @@ fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<Paralle
             add(widest, pipeline, &[Zero::Optimizer]);
         }
     }
+    divisions.extend(dividing_sequences(spec, gpus, &tensors));
     divisions
+}
+
+/// Tokens from which on layouts that divide sequences are tried. Shorter sequences gain little by it, and each layout takes
+/// time to estimate. Assumed.
+const LONG_SEQUENCE: u64 = 32_768;
+/// Degrees of context parallelism that are tried.
+const CONTEXTS: [u32; 5] = [1, 2, 4, 8, 16];
+
+/// Ways to share long sequences: context parallelism, and tensor parallelism whose ranks divide the sequence too. State is
+/// sharded over the ranks of both kinds that hold the same weights. With few samples in a step nothing is gathered often, so
+/// that gradients and weights are worth sharding here.
+fn dividing_sequences(spec: &TrainingSpec, gpus: u32, tensors: &[u32]) -> Vec<ParallelDegrees> {
+    let tokens = spec.network.tokens;
+    let mut found = Vec::new();
+    if tokens < LONG_SEQUENCE || spec.network.heads == 0 {
+        return found;
+    }
+    for context in CONTEXTS {
+        for tensor in tensors {
+            let ranks = tensor * context;
+            // A rank takes a part of either end of a sequence, so that all do as much of a causal network.
+            let divides = tokens.is_multiple_of(2 * u64::from(ranks)) && gpus.is_multiple_of(ranks);
+            if ranks == 1 || !divides {
+                continue;
+            }
+            let parallel = ParallelDegrees {
+                data: gpus / ranks,
+                tensor: *tensor,
+                context,
+                sequence: *tensor > 1,
+                ..ParallelDegrees::default()
+            };
+            let zeros = match (parallel.replicas(), tensor) {
+                (1, _) => &STAGES[..1],
+                (_, 1) => &STAGES[..],
+                _ => &STAGES[..3],
+            };
+            found.extend(zeros.iter().map(|zero| ParallelDegrees { zero: *zero, ..parallel }));
+        }
+    }
+    found
 }
 
 /// Degrees of tensor parallelism within a node that divide the heads, 1 included.

@@ -132,6 +132,33 @@ fn words_of_a_layout_are_read_as_it() {
     }
 }
 
+/// Long sequences are left to the search as well, in every way that divides them equally; what it prints keeps the layout.
+#[test]
+fn long_sequences_are_divided() {
+    let of = |tokens: u64| {
+        let short = spec(8, ParallelChoice::Search);
+        TrainingSpec { network: NetworkFigures { tokens, ..short.network }, ..short }
+    };
+    let dividing = |tokens: u64| -> Vec<ParallelDegrees> {
+        layouts(&of(tokens), 4, 8).into_iter().filter(|one| one.context > 1 || one.sequence).collect()
+    };
+    assert!(dividing(16_384).is_empty() && dividing(32_769).is_empty(), "short, or of odd length");
+    let found = dividing(131_072);
+    for (tensor, context, zero) in [(1, 8, Zero::Parameters), (2, 4, Zero::Gradients), (8, 1, Zero::Optimizer)] {
+        let is_so = |one: &ParallelDegrees| (one.tensor, one.context, one.zero) == (tensor, context, zero);
+        assert!(found.iter().any(is_so), "tensor {tensor}, context {context}: {found:?}");
+    }
+    assert!(found.len() <= 64, "{}", found.len());
+    for parallel in found {
+        assert_eq!(parallel.replicas() * parallel.tensor, 32, "{parallel:?}");
+        assert_eq!(parallel.sequence, parallel.tensor > 1, "{parallel:?}");
+        let words = layout_words(&config(parallel), &of(131_072).network);
+        let request = request(&words.replace(", recompute: none", ""));
+        let asked = TrainingSpec { division: ParallelChoice::Requested(request), ..of(131_072) };
+        assert_eq!(layouts(&asked, 4, 8), [parallel], "{words}");
+    }
+}
+
 proptest! {
     /// A layout has the degrees that the job has, uses all GPUs, and there are few of them.
     #[test]
