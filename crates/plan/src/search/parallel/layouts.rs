@@ -23,8 +23,8 @@ pub(in crate::search) fn layouts(spec: &TrainingSpec, nodes: u32, gpus_per_node:
 
 /// How ranks may share the work, the simplest first: data parallelism, then sharding of more and more state; then, if
 /// the network has attention and blocks, tensor parallelism within a node, and pipeline stages over nodes. Gradients
-/// and weights are not sharded in combination with these (each micro-batch would gather them). Long sequences are divided
-/// as well.
+/// and weights are not sharded in combination with these (each micro-batch would gather them). Experts and long sequences
+/// are divided as well.
 fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<ParallelDegrees> {
     let gpus = nodes * gpus_per_node;
     let tensors = tensors(spec, gpus_per_node);
@@ -57,8 +57,54 @@ fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<Paralle
             add(widest, pipeline, &[Zero::Optimizer]);
         }
     }
+    divisions.extend(dividing_experts(spec, nodes, gpus_per_node, &tensors));
     divisions.extend(dividing_sequences(spec, gpus, &tensors));
     divisions
+}
+
+/// Ways to share the experts of each block, beside tensor parallelism or a pipeline.
+fn dividing_experts(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32, tensors: &[u32]) -> Vec<ParallelDegrees> {
+    let gpus = nodes * gpus_per_node;
+    let pipelines = pipelines(spec, nodes).into_iter().map(|pipeline| (1, pipeline));
+    let models: Vec<(u32, u32)> = tensors.iter().map(|tensor| (*tensor, 1)).chain(pipelines).collect();
+    let mut found = Vec::new();
+    for expert in expert_degrees(spec.network.experts, gpus_per_node, gpus) {
+        for (tensor, pipeline) in &models {
+            let data = gpus / (tensor * pipeline);
+            let divides = gpus.is_multiple_of(tensor * pipeline) && (data * tensor).is_multiple_of(expert);
+            if !divides {
+                continue;
+            }
+            let parallel = ParallelDegrees {
+                data,
+                tensor: *tensor,
+                pipeline: *pipeline,
+                expert,
+                sequence: *tensor > 1 && spec.network.tokens.is_multiple_of(u64::from(*tensor)),
+                ..ParallelDegrees::default()
+            };
+            let zeros = match (data, tensor, pipeline) {
+                (1, _, _) => &STAGES[..1],
+                (_, _, 2..) => &STAGES[1..2],
+                (_, 1, _) => &STAGES[..],
+                _ => &STAGES[1..3],
+            };
+            found.extend(zeros.iter().map(|zero| ParallelDegrees { zero: *zero, ..parallel }));
+        }
+    }
+    found
+}
+
+/// Ranks that share the experts: as many as a machine has, and as many as there are at all, up to 64.
+fn expert_degrees(experts: u32, gpus_per_node: u32, gpus: u32) -> Vec<u32> {
+    if experts < 2 {
+        return Vec::new();
+    }
+    let largest =
+        |most: u32| [64, 32, 16, 8, 4, 2].into_iter().find(|degree| *degree <= most && experts.is_multiple_of(*degree));
+    let mut degrees: Vec<u32> = [largest(gpus_per_node), largest(gpus)].into_iter().flatten().collect();
+    degrees.dedup();
+    degrees
 }
 
 /// Tokens from which on layouts that divide sequences are tried. Shorter sequences gain little by it, and each layout takes

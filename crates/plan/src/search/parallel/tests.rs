@@ -132,6 +132,25 @@ fn words_of_a_layout_are_read_as_it() {
     }
 }
 
+/// Experts are left to the search as well: those of a machine, and no more than there are.
+#[test]
+fn experts_are_divided() {
+    let dividing = |experts: u32, nodes: u32, gpus_per_node: u32| -> Vec<u32> {
+        let plain = spec(64, ParallelChoice::Search);
+        let spec = TrainingSpec { network: NetworkFigures { experts, ..plain.network }, ..plain };
+        let all = layouts(&spec, nodes, gpus_per_node);
+        let mut degrees: Vec<u32> = all.iter().map(|one| one.expert).filter(|degree| *degree > 1).collect();
+        assert!(all.iter().all(|one| (one.replicas() * one.tensor).is_multiple_of(one.expert)), "{all:?}");
+        degrees.sort_unstable();
+        degrees.dedup();
+        degrees
+    };
+    assert!(dividing(0, 4, 8).is_empty() && dividing(8, 1, 1).is_empty());
+    assert_eq!(dividing(8, 4, 8), [8]);
+    assert_eq!(dividing(256, 4, 8), [8, 32]);
+    assert_eq!(dividing(60, 1, 8), [4], "sixty do not divide among eight");
+}
+
 /// Long sequences are left to the search as well, in every way that divides them equally; what it prints keeps the layout.
 #[test]
 fn long_sequences_are_divided() {
