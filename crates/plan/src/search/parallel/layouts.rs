@@ -22,9 +22,9 @@ pub(in crate::search) fn layouts(spec: &TrainingSpec, nodes: u32, gpus_per_node:
 }
 
 /// How ranks may share the work, the simplest first: data parallelism, then sharding of more and more state; then, if
-/// the network has attention and blocks, tensor parallelism within a node, and pipeline stages over nodes. Gradients
-/// and weights are not sharded in combination with these (each micro-batch would gather them). Experts and long sequences
-/// are divided as well.
+/// the network has attention and blocks, tensor parallelism within a node, and pipeline stages over nodes. Weights are not
+/// sharded in combination with these (each micro-batch would gather them), and gradients not in pipelines. Experts and long
+/// sequences are divided as well.
 fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<ParallelDegrees> {
     let gpus = nodes * gpus_per_node;
     let tensors = tensors(spec, gpus_per_node);
@@ -42,13 +42,14 @@ fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<Paralle
             tensor,
             pipeline,
             zero: *zero,
+            sequence: usually_divides_sequence(spec, tensor),
             ..ParallelDegrees::default()
         }));
     };
     for tensor in &tensors {
         match tensor {
             1 => add(1, 1, &STAGES),
-            _ => add(*tensor, 1, &[Zero::None, Zero::Optimizer]),
+            _ => add(*tensor, 1, &STAGES[..3]),
         }
     }
     for pipeline in pipelines(spec, nodes) {
@@ -80,7 +81,7 @@ fn dividing_experts(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32, tensors
                 tensor: *tensor,
                 pipeline: *pipeline,
                 expert,
-                sequence: *tensor > 1 && spec.network.tokens.is_multiple_of(u64::from(*tensor)),
+                sequence: usually_divides_sequence(spec, *tensor),
                 ..ParallelDegrees::default()
             };
             let zeros = match (data, tensor, pipeline) {
@@ -111,10 +112,10 @@ fn expert_degrees(experts: u32, gpus_per_node: u32, gpus: u32) -> Vec<u32> {
 /// time to estimate. Assumed.
 const LONG_SEQUENCE: u64 = 32_768;
 /// Degrees of context parallelism that are tried.
-const CONTEXTS: [u32; 5] = [1, 2, 4, 8, 16];
+const CONTEXTS: [u32; 4] = [2, 4, 8, 16];
 
-/// Ways to share long sequences: context parallelism, and tensor parallelism whose ranks divide the sequence too. State is
-/// sharded over the ranks of both kinds that hold the same weights. With few samples in a step nothing is gathered often, so
+/// Ways to share long sequences: context parallelism, beside tensor parallelism whose ranks divide the sequence too. State is
+/// sharded over the ranks that hold the same weights, of other samples or other parts of them. With few samples in a step nothing is gathered often, so
 /// that gradients and weights are worth sharding here.
 fn dividing_sequences(spec: &TrainingSpec, gpus: u32, tensors: &[u32]) -> Vec<ParallelDegrees> {
     let tokens = spec.network.tokens;
@@ -127,7 +128,7 @@ fn dividing_sequences(spec: &TrainingSpec, gpus: u32, tensors: &[u32]) -> Vec<Pa
             let ranks = tensor * context;
             // A rank takes a part of either end of a sequence, so that all do as much of a causal network.
             let divides = tokens.is_multiple_of(2 * u64::from(ranks)) && gpus.is_multiple_of(ranks);
-            if ranks == 1 || !divides {
+            if !divides {
                 continue;
             }
             let parallel = ParallelDegrees {
@@ -210,13 +211,24 @@ fn requested(spec: &TrainingSpec, request: &LayoutRequest, nodes: u32, gpus_per_
     found
 }
 
-/// Whether tensor-parallel ranks divide the sequence: as the job says, and as today's programs do where the job has a degree
-/// and sequences divide.
+/// Tokens from which on today's programs divide the sequence among tensor-parallel ranks; below, there is little between
+/// divided layers to divide. Assumed.
+const USUALLY_DIVIDED: u64 = 1024;
+
+/// Whether tensor-parallel ranks divide the sequence where the job does not say: as Megatron, nanotron and torchtitan do
+/// (Korthikanti et al. 2022), if they can.
+fn usually_divides_sequence(spec: &TrainingSpec, tensor: u32) -> bool {
+    let tokens = spec.network.tokens;
+    tensor > 1 && tokens >= USUALLY_DIVIDED && tokens.is_multiple_of(u64::from(tensor))
+}
+
+/// Whether tensor-parallel ranks divide the sequence: as the job says, and as is usual, or wherever the job has a degree and
+/// sequences divide.
 fn divides_sequence(spec: &TrainingSpec, request: &LayoutRequest, tensor: u32) -> bool {
     let ranks = u64::from(tensor).saturating_mul(u64::from(request.parallel.context.unwrap_or(1)));
-    let is_usual = || request.parallel.tensor.is_some() && spec.network.tokens > 0;
-    let divides = spec.network.tokens.is_multiple_of(ranks.max(1));
-    tensor > 1 && request.parallel.sequence.unwrap_or_else(|| is_usual() && divides)
+    let least = if request.parallel.tensor.is_some() { 1 } else { USUALLY_DIVIDED };
+    let divides = spec.network.tokens >= least && spec.network.tokens.is_multiple_of(ranks.max(1));
+    tensor > 1 && request.parallel.sequence.unwrap_or(divides)
 }
 
 /// A layout with each way of sharding that the job leaves open.

@@ -85,7 +85,7 @@ fn a_job_is_laid_out_as_it_says() {
         2,
         &[
             "data: 2, fsdp: 8, tensor: 1, pipeline: 1, zero: 3",
-            "data: 1, fsdp: 8, tensor: 2, sequence: false, pipeline: 1, zero: 3",
+            "data: 1, fsdp: 8, tensor: 2, sequence: true, pipeline: 1, zero: 3",
             "data: 1, fsdp: 8, tensor: 1, pipeline: 2, schedule: 1f1b, zero: 3",
         ],
     );
@@ -100,7 +100,7 @@ fn a_job_is_laid_out_as_it_says() {
         ],
     );
     check("data: 8, zero: 1", 1, &["data: 8, tensor: 1, pipeline: 1, zero: 1"]);
-    check("data: 4, zero: 0", 1, &["data: 4, tensor: 2, sequence: false, pipeline: 1, zero: 0"]);
+    check("data: 4, zero: 0", 1, &["data: 4, tensor: 2, sequence: true, pipeline: 1, zero: 0"]);
     check("data: 1, tensor: 8", 1, &["data: 1, tensor: 8, sequence: true, pipeline: 1"]);
     check("data: 1, tensor: 8, sequence: false", 1, &["data: 1, tensor: 8, sequence: false, pipeline: 1"]);
     check(
@@ -151,6 +151,21 @@ fn experts_are_divided() {
     assert_eq!(dividing(60, 1, 8), [4], "sixty do not divide among eight");
 }
 
+/// Ranks of tensor parallelism divide the sequence as well, as today's programs do, unless it is short or odd.
+#[test]
+fn tensor_parallel_ranks_divide_the_sequence() {
+    let of = |tokens: u64| {
+        let plain = spec(64, ParallelChoice::Search);
+        let spec = TrainingSpec { network: NetworkFigures { tokens, ..plain.network }, ..plain };
+        let all = layouts(&spec, 4, 8);
+        let tensor: Vec<bool> = all.iter().filter(|one| one.tensor > 1).map(|one| one.sequence).collect();
+        assert!(tensor.len() > 6 && all.iter().all(|one| one.tensor > 1 || !one.sequence), "{all:?}");
+        tensor
+    };
+    assert!(of(4096).into_iter().all(|divides| divides));
+    assert!(of(512).into_iter().chain(of(4095)).all(|divides| !divides));
+}
+
 /// Long sequences are left to the search as well, in every way that divides them equally; what it prints keeps the layout.
 #[test]
 fn long_sequences_are_divided() {
@@ -159,11 +174,11 @@ fn long_sequences_are_divided() {
         TrainingSpec { network: NetworkFigures { tokens, ..short.network }, ..short }
     };
     let dividing = |tokens: u64| -> Vec<ParallelDegrees> {
-        layouts(&of(tokens), 4, 8).into_iter().filter(|one| one.context > 1 || one.sequence).collect()
+        layouts(&of(tokens), 4, 8).into_iter().filter(|one| one.context > 1).collect()
     };
     assert!(dividing(16_384).is_empty() && dividing(32_769).is_empty(), "short, or of odd length");
     let found = dividing(131_072);
-    for (tensor, context, zero) in [(1, 8, Zero::Parameters), (2, 4, Zero::Gradients), (8, 1, Zero::Optimizer)] {
+    for (tensor, context, zero) in [(1, 8, Zero::Parameters), (2, 4, Zero::Gradients), (8, 2, Zero::Optimizer)] {
         let is_so = |one: &ParallelDegrees| (one.tensor, one.context, one.zero) == (tensor, context, zero);
         assert!(found.iter().any(is_so), "tensor {tensor}, context {context}: {found:?}");
     }

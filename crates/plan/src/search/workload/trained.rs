@@ -82,11 +82,16 @@ pub fn trained(job: &Job, train: &Train, facts: &JobFacts) -> Result<Trained, Pr
         length: length(train, samples),
         data: data(job, train, samples),
         checkpoints: checkpoints(weights, &program, saving),
-        network: network.as_ref().map_or(NetworkFigures::default(), ResolvedNetwork::figures),
+        network: network.as_ref().map_or(NetworkFigures::default(), figures),
         program,
         division: ParallelChoice::Search,
     };
     Ok(Trained { network, sample, spec, samples, assumptions })
+}
+
+/// The figures of a network that is trained here: ranks share neither sequences nor experts.
+fn figures(network: &ResolvedNetwork) -> NetworkFigures {
+    NetworkFigures { tokens: 0, experts: 0, ..network.figures() }
 }
 
 /// Refuses images whose size is not a multiple of a vision transformer's patches.
