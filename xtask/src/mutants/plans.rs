@@ -95,8 +95,8 @@ pub(super) const PLANS: &[SourceMutant] = &[
         name: "a-missing-price-is-told-where-there-is-one",
         harm: "a job whose `max_price` is too low is told to look for prices that are there",
         file: "crates/plan/src/search/advice/missing.rs",
-        from: "if PurchaseOption::ALL.iter().any(|terms| terms.price(priced.listing).is_some()) {",
-        to: "if PurchaseOption::ALL.iter().all(|terms| terms.price(priced.listing).is_some()) {",
+        from: "if PurchaseOption::ALL.iter().any(|terms| priced.rate(*terms).is_some()) {",
+        to: "if PurchaseOption::ALL.iter().all(|terms| priced.rate(*terms).is_some()) {",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "what_the_market_lacks" },
     },
     SourceMutant {

@@ -131,6 +131,12 @@ fn what_the_market_lacks_is_told_with_how_to_add_it() {
          the catalog has no figures of the GPU that the job names, so nothing can be estimated on it
          hint: describe it under `resources`, such as `gpu_specs: {X100: {memory: 96GB, bandwidth: 3.35TB/s, bf16: 989TFLOPS, power: 700W}}`; `gradus catalog info` says of some GPUs why there are none",
     );
+    // A price without machines: what there is instead is named too.
+    let workdir = Workdir::new();
+    workdir.file("job.yaml", resnet("resources: {instance_type: a3-highgpu-8g, region: europe-west2}\n"));
+    let said = workdir.refused(&["plan", "job.yaml"], 2);
+    assert!(said.contains("sources say that the regions have no such machines"), "{said}");
+    assert!(said.contains("nothing is offered with `resources.region` as it is"), "{said}");
     // A machine of one's own whose price was left out.
     let workdir = Workdir::new();
     workdir.file("mine.csv", "cloud,region,instance_type,gpu,gpu_count,vcpus,price\nown,cellar,box,A100,8,96,12\n");

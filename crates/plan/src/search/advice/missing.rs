@@ -17,6 +17,8 @@ pub enum MarketGap {
     Gpus(Vec<String>),
     /// The prices of all machines that the job asks for: how many there are, by cloud.
     Prices(BTreeMap<Cloud, usize>),
+    /// The machines themselves: prices are listed, and sources deny that their regions have them. How many, by cloud.
+    Stock(BTreeMap<Cloud, usize>),
 }
 
 /// What a market lacks for a job; `None` if something else rules its machines out, such as a limit or a region.
@@ -30,14 +32,21 @@ pub fn market_gap(market: &MarketIndex, admission: &Admission) -> Option<MarketG
             return Some(MarketGap::Gpus(names.into_iter().cloned().collect()));
         }
     }
-    let mut unpriced: BTreeMap<Cloud, usize> = BTreeMap::new();
+    let [mut unpriced, mut denied] = [BTreeMap::new(), BTreeMap::new()];
     for priced in market.listings.iter().filter(|priced| admission.refuses(priced).is_none()) {
-        if PurchaseOption::ALL.iter().any(|terms| terms.price(priced.listing).is_some()) {
+        // No rate is told for what is denied.
+        if PurchaseOption::ALL.iter().any(|terms| priced.rate(*terms).is_some()) {
             return None;
         }
-        *unpriced.entry(priced.listing.cloud.clone()).or_default() += 1;
+        let has_price = PurchaseOption::ALL.iter().any(|terms| terms.price(priced.listing).is_some());
+        let counted = if has_price { &mut denied } else { &mut unpriced };
+        *counted.entry(priced.listing.cloud.clone()).or_default() += 1;
     }
-    (!unpriced.is_empty()).then_some(MarketGap::Prices(unpriced))
+    match (denied.is_empty(), unpriced.is_empty()) {
+        (false, _) => Some(MarketGap::Stock(denied)),
+        (true, false) => Some(MarketGap::Prices(unpriced)),
+        (true, true) => None,
+    }
 }
 
 /// Whether a machine has this GPU, in whatever number.

@@ -193,6 +193,12 @@ fn what_the_market_lacks_is_told_apart_from_limits() {
     assert_eq!(of(&[Cloud::Aws]), Some(MarketGap::Prices([(Cloud::Aws, 1)].into())));
     assert_eq!(of(&[Cloud::Aws, Cloud::Gcp]), None, "one of them has a price");
     assert_eq!(of(&[Cloud::Azure]), None, "there is no machine to name a price of");
+    let denied = MarketIndex::of(&listings[1..], |_| Some(&gpu), |_| None, |_, _| Availability::Denied, &[]);
+    assert_eq!(
+        market_gap(&denied, &Admission::default()),
+        Some(MarketGap::Stock([(Cloud::Gcp, 1)].into())),
+        "it has a price, and the region has none of it"
+    );
     let named = |names: &[&str]| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         let gpus = vec![GpuRequirement { names: Some(names), memory: None, count: Some(64) }];

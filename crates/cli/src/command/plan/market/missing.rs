@@ -24,6 +24,10 @@ pub fn told(gap: &MarketGap) -> (String, String) {
                 .to_owned(),
         ),
         MarketGap::Prices(machines) => (format!("no price is known of {}", counts(machines)), prices(machines)),
+        MarketGap::Stock(machines) => (
+            format!("prices are listed of {}; sources say that the regions have no such machines", counts(machines)),
+            "ask for another region or machine, or see `gradus plan JOB --why MACHINE` for the source".to_owned(),
+        ),
     }
 }
 

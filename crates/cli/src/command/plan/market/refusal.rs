@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use domain::Money;
 use domain::listing::{Cloud, Listing};
 use plan::search::{
-    Admission, Candidate, Change, Constraints, MarketIndex, PurchaseOption, Reason, SearchResult, market_gap,
+    Admission, Candidate, Change, Constraints, MarketGap, MarketIndex, PurchaseOption, Reason, SearchResult, market_gap,
 };
 
 use super::figures::{cents, time};
@@ -236,10 +236,12 @@ fn one_change(write: &str) -> String {
 /// the job leaves out are no remedy while anything else is.
 fn alone(context: &PlanContext) -> Vec<(String, String)> {
     let market = context.market;
-    if let Some(gap) = market_gap(market, &context.question.admission) {
-        return vec![missing::told(&gap)];
+    let gap = market_gap(market, &context.question.admission);
+    let mut told: Vec<(String, String)> = gap.iter().map(missing::told).collect();
+    // Other machines and regions are named where those that the job asks for are not there, and nowhere else.
+    if gap.is_some_and(|gap| !matches!(gap, MarketGap::Stock(_))) {
+        return told;
     }
-    let mut told = Vec::new();
     for change in Change::WISHES.into_iter().filter(|change| *change != Change::Cloud) {
         let Some(key) = change.key() else { continue };
         let Some((answer, least)) = context.leaving_out(change) else { continue };
