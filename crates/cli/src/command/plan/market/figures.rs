@@ -44,6 +44,16 @@ pub fn cents(money: Money) -> String {
     format!("${}.{:02}", grouped((cents / 100).unsigned_abs()), cents % 100)
 }
 
+/// A limit of emissions in kg CO₂ that holds so much, as one would write it: rounded up, to whole kilograms from one on.
+pub(super) fn emissions(kilograms: f64) -> String {
+    let unit = match kilograms {
+        few if few < 0.1 => 1000.0,
+        some if some < 1.0 => 100.0,
+        _ => 1.0,
+    };
+    format!("{}", (kilograms * unit).ceil().max(1.0) / unit)
+}
+
 /// A large number with three digits: `25.6 M`.
 pub(super) fn short(number: f64) -> String {
     let scales = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
@@ -57,6 +67,15 @@ pub(super) fn short(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_of_emissions_are_rounded_up() {
+        let check = |kilograms: f64, text: &str| assert_eq!(emissions(kilograms), text);
+        check(0.0, "0.001");
+        check(0.0264, "0.027");
+        check(0.341, "0.35");
+        check(3.2, "4");
+    }
 
     #[test]
     fn figures_have_the_digits_that_an_estimate_has() {

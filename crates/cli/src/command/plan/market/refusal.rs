@@ -8,7 +8,7 @@ use plan::search::{
     Admission, Candidate, Change, Constraints, MarketGap, MarketIndex, PurchaseOption, Reason, SearchResult, market_gap,
 };
 
-use super::figures::{cents, time};
+use super::figures::{cents, emissions, time};
 use super::missing;
 use super::remedies::{Likely, PlanContext};
 use crate::figures::counted;
@@ -176,7 +176,7 @@ fn carbon(context: &PlanContext, answer: &SearchResult) -> Option<(String, Strin
                 "every offer emits more than allowed: the cleanest, {}, {kilograms:.3} kg CO₂",
                 machine(context, nearest)
             ),
-            format!("write `max_carbon: {}` or more", kilograms.ceil().max(1.0)),
+            format!("write `max_carbon: {}` or more", emissions(kilograms)),
         ),
         None => (
             "nobody knows what the regions that remain emit".to_owned(),
@@ -206,7 +206,7 @@ fn together(context: &PlanContext) -> Option<(String, String)> {
     let mut rest = "or more of each: 9 of 10 runs stay within them".to_owned();
     if let (false, Some(_)) = (is_clean, context.question.max_carbon) {
         match cheapest.candidate.kilograms {
-            Some(kilograms) => writes.push(format!("`max_carbon: {}`", kilograms.ceil().max(1.0))),
+            Some(kilograms) => writes.push(format!("`max_carbon: {}`", emissions(kilograms))),
             None => rest.push_str("; and leave `max_carbon` out: nobody knows what it emits"),
         }
     }
