@@ -324,6 +324,22 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "half_as_many_bytes_are_gathered" },
     },
     SourceMutant {
+        name: "sharded-gradients-hold-the-backward-pass-up",
+        harm: "ranks that shard gradients compute nothing while those of a block are exchanged",
+        file: "crates/train/src/ranks/flat.rs",
+        from: "                after.begin_reduce()\n",
+        to: "                after.begin_reduce()?;\n                after.finish_reduce()\n",
+        test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "gradients_of_a_block_are_summed" },
+    },
+    SourceMutant {
+        name: "sharded-gradients-pile-up",
+        harm: "ranks that shard gradients keep those of all blocks, twice, until the backward pass is over",
+        file: "crates/train/src/ranks/flat.rs",
+        from: "following.as_ref().map_or(Ok(()), |following| following.finish_reduce())?;",
+        to: "let _ = &following;",
+        test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "gradients_of_a_block_are_summed" },
+    },
+    SourceMutant {
         name: "wide-values-are-not-renewed",
         harm: "normalisations and biases of ranks that shard their parameters in 16 bits keep their first values",
         file: "crates/train/src/ranks/flat.rs",

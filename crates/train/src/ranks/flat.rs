@@ -103,13 +103,19 @@ impl FlatShards {
         self.units[0].release()
     }
 
-    /// After the last block's backward pass and the stem's.
+    /// After the backward pass: no gradients are being summed any more.
     pub fn end(&self) -> Result<()> {
-        tch::no_grad(|| self.units[0].reduce())
+        tch::no_grad(|| {
+            // Before the gradients of what is around the blocks are laid out, so that they need no memory beside these.
+            self.units.iter().try_for_each(|unit| unit.finish_reduce())?;
+            self.units[0].begin_reduce()?;
+            self.units[0].finish_reduce()
+        })
     }
 
     /// Runs `work`, the forward pass of block number `place`, and installs hooks for its backward pass. The block that is
-    /// next in either pass is gathered meanwhile, where products are in 16 bits.
+    /// next in either pass is gathered meanwhile, where products are in 16 bits, and in the backward pass the gradients of the
+    /// one before are summed.
     pub fn around(&self, place: usize, x: &Tensor, work: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
         let unit = self.units.get(place + 1).ok_or_else(|| Error::new(format!("there is no block {place}")))?;
         unit.gather()?;
@@ -118,7 +124,14 @@ impl FlatShards {
         let x = if x.requires_grad() { x.shallow_clone() } else { x.f_detach()?.f_set_requires_grad(true)? };
         let (before, after) = (Rc::clone(unit), Rc::clone(unit));
         let previous = (place > 0).then(|| Rc::clone(&self.units[place]));
-        let x = torch::backward_hook(&x, move || tch::no_grad(|| after.reduce()))?;
+        let following = self.units.get(place + 2).map(Rc::clone);
+        let x = torch::backward_hook(&x, move || {
+            tch::no_grad(|| {
+                // Its memory is given back before this one's gradients are laid out.
+                following.as_ref().map_or(Ok(()), |following| following.finish_reduce())?;
+                after.begin_reduce()
+            })
+        })?;
         let out = work(&x)?;
         unit.release()?;
         torch::backward_hook(&out, move || {
@@ -216,3 +229,6 @@ impl FlatShards {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::wide::{Placed, Wide, is_narrow};
 use crate::model::Named;
-use crate::torch::group::{PendingGather, ProcessGroup};
+use crate::torch::group::{PendingCollective, ProcessGroup};
 use crate::torch::{self, Error, Result};
 
 /// Tensors are aligned to this number of values, as if each had its own allocation: 64 bytes.
@@ -44,7 +44,15 @@ pub(super) struct Unit {
     pub(super) pieces: Vec<Piece>,
     pub(super) gradient: RefCell<Option<Tensor>>,
     is_gathered: Cell<bool>,
-    pending: RefCell<Option<PendingGather>>,
+    gathering: RefCell<Option<PendingCollective>>,
+    reducing: RefCell<Option<Reducing>>,
+}
+
+/// Gradients that are being summed over the ranks.
+struct Reducing {
+    /// This rank's part of the sum, once it is there.
+    own: Tensor,
+    pending: PendingCollective,
 }
 
 /// A tensor of a unit.
@@ -113,9 +121,11 @@ impl Unit {
             tensor.shallow_clone().f_set_data(&view)?;
         }
         let pieces = pieces(&tensors, &part, [first, length])?;
-        let (gradient, is_gathered, pending) = (RefCell::new(None), Cell::new(true), RefCell::new(None));
+        let (gradient, is_gathered) = (RefCell::new(None), Cell::new(true));
+        let (gathering, reducing) = (RefCell::new(None), RefCell::new(None));
         let group = Rc::clone(group);
-        let unit = Unit { group, format, tensors, flat, part, wide, pieces, gradient, is_gathered, pending };
+        let unit =
+            Unit { group, format, tensors, flat, part, wide, pieces, gradient, is_gathered, gathering, reducing };
         unit.release()?;
         Ok(unit)
     }
@@ -123,8 +133,8 @@ impl Unit {
     /// Makes all of it be there.
     pub(super) fn gather(&self) -> Result<()> {
         self.begin_gather()?;
-        if let Some(pending) = self.pending.take() {
-            pending.wait()?;
+        if let Some(gathering) = self.gathering.take() {
+            gathering.wait()?;
             self.is_gathered.set(true);
         }
         Ok(())
@@ -140,12 +150,12 @@ impl Unit {
 
     /// Begins to gather it, unless it is there or under way. The shard is cast before it is sent.
     fn begin_gather(&self) -> Result<()> {
-        if self.is_gathered.get() || self.pending.borrow().is_some() {
+        if self.is_gathered.get() || self.gathering.borrow().is_some() {
             return Ok(());
         }
         torch::allocate_memory(&self.flat)?;
         let sent = self.part.f_to_kind(self.flat.kind())?;
-        *self.pending.borrow_mut() = Some(self.group.begin_all_gather(&self.flat, &sent)?);
+        *self.gathering.borrow_mut() = Some(self.group.begin_all_gather(&self.flat, &sent)?);
         Ok(())
     }
 
@@ -157,8 +167,10 @@ impl Unit {
         Ok(())
     }
 
-    /// After its backward pass: adds the mean of all ranks' gradients to this rank's part of them.
-    pub(super) fn reduce(&self) -> Result<()> {
+    /// After its backward pass: begins to take the mean of all ranks' gradients, of which this rank gets its part. What
+    /// was begun before is finished first, so that one sum is under way at a time.
+    pub(super) fn begin_reduce(&self) -> Result<()> {
+        self.finish_reduce()?;
         self.release()?;
         if !self.tensors.iter().any(|flat| flat.is_trained) {
             return Ok(());
@@ -167,7 +179,16 @@ impl Unit {
         let _ = flat.shallow_clone().f_div_scalar_(i64::from(self.group.size()))?;
         let kind = if self.format.bf16 { Kind::BFloat16 } else { Kind::Float };
         let own = Tensor::f_empty([self.part.numel() as i64], (kind, flat.device()))?;
-        self.group.reduce_scatter(&own, &flat.f_to_kind(kind)?)?;
+        let pending = self.group.begin_reduce_scatter(&own, &flat.f_to_kind(kind)?)?;
+        *self.reducing.borrow_mut() = Some(Reducing { own, pending });
+        Ok(())
+    }
+
+    /// Adds this rank's part of what was begun to its gradients; nothing where nothing was. Over Gloo the host waits for it,
+    /// over NCCL what the device computes from now on.
+    pub(super) fn finish_reduce(&self) -> Result<()> {
+        let Some(Reducing { own, pending: summed }) = self.reducing.take() else { return Ok(()) };
+        summed.wait()?;
         let own = own.f_to_kind(Kind::Float)?;
         let mut gradient = self.gradient.borrow_mut();
         *gradient = Some(match gradient.take() {
@@ -175,6 +196,12 @@ impl Unit {
             Some(sum) => sum.f_add(&own)?,
         });
         Ok(())
+    }
+
+    /// Whether its gradients are being summed.
+    #[cfg(test)]
+    pub(super) fn is_reducing(&self) -> bool {
+        self.reducing.borrow().is_some()
     }
 
     /// Takes the gradients that a backward pass has left.

@@ -176,12 +176,19 @@ std::unique_ptr<PendingWork> group_all_gather_begin(const Group &group, const at
   return std::make_unique<PendingWork>(PendingWork{inner});
 }
 
-void pending_wait(const PendingWork &pending) { pending.inner->work->wait(); }
-
-void group_reduce_scatter(const Group &group, const at::Tensor &output, const at::Tensor &input) {
+std::unique_ptr<PendingWork> group_reduce_scatter_begin(const Group &group, const at::Tensor &output,
+                                                        const at::Tensor &input) {
   at::NoGradGuard guard;
   at::Tensor to = output, from = input;
-  group.inner->group->_reduce_scatter_base(to, from)->wait();
+  auto work = group.inner->group->_reduce_scatter_base(to, from);
+  auto inner = std::make_shared<PendingWork::Inner>(PendingWork::Inner{work});
+  return std::make_unique<PendingWork>(PendingWork{inner});
+}
+
+void pending_wait(const PendingWork &pending) {
+  // Over Gloo, the output of a reduce-scatter is copied here.
+  at::NoGradGuard guard;
+  pending.inner->work->wait();
 }
 
 void group_barrier(const Group &group) { group.inner->group->barrier()->wait(); }

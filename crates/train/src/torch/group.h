@@ -52,11 +52,12 @@ void group_sum(const Group &group, const at::Tensor &tensor);
 void group_max(const Group &group, const at::Tensor &tensor);
 void group_broadcast(const Group &group, const at::Tensor &tensor, std::uint32_t root);
 void group_all_gather(const Group &group, const at::Tensor &output, const at::Tensor &input);
-// The same without waiting: both tensors belong to it until `pending_wait` has returned.
+// These do not wait: both tensors belong to them until `pending_wait` has returned.
 std::unique_ptr<PendingWork> group_all_gather_begin(const Group &group, const at::Tensor &output,
                                                     const at::Tensor &input);
+std::unique_ptr<PendingWork> group_reduce_scatter_begin(const Group &group, const at::Tensor &output,
+                                                        const at::Tensor &input);
 void pending_wait(const PendingWork &pending);
-void group_reduce_scatter(const Group &group, const at::Tensor &output, const at::Tensor &input);
 void group_barrier(const Group &group);
 
 // Within autograd: the sum over ranks, whose gradient is summed as well; what passes unchanged and has its gradient

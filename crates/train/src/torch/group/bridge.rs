@@ -44,8 +44,9 @@ pub(super) mod ffi {
         fn group_broadcast(group: &Group, tensor: &Tensor, root: u32) -> Result<()>;
         fn group_all_gather(group: &Group, output: &Tensor, input: &Tensor) -> Result<()>;
         fn group_all_gather_begin(group: &Group, output: &Tensor, input: &Tensor) -> Result<UniquePtr<PendingWork>>;
+        fn group_reduce_scatter_begin(group: &Group, output: &Tensor, input: &Tensor)
+        -> Result<UniquePtr<PendingWork>>;
         fn pending_wait(pending: &PendingWork) -> Result<()>;
-        fn group_reduce_scatter(group: &Group, output: &Tensor, input: &Tensor) -> Result<()>;
         fn group_barrier(group: &Group) -> Result<()>;
         fn group_sum_both(group: &Group, tensor: &Tensor) -> Result<UniquePtr<Tensor>>;
         fn group_sum_backward(group: &Group, tensor: &Tensor) -> Result<UniquePtr<Tensor>>;

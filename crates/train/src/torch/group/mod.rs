@@ -60,8 +60,8 @@ pub struct ProcessGroup {
     gathered: Cell<u64>,
 }
 
-/// An all-gather that was begun, and the tensors that belong to it meanwhile.
-pub struct PendingGather {
+/// An all-gather or reduce-scatter that was begun, and the tensors that belong to it meanwhile.
+pub struct PendingCollective {
     inner: UniquePtr<ffi::PendingWork>,
     _held: [Tensor; 2],
 }
@@ -149,11 +149,11 @@ impl ProcessGroup {
     }
 
     /// The same without waiting. Nothing else may use the memory of `output`, or write to `input`, before
-    /// [`PendingGather::wait`] has returned; other calls of the group may be made meanwhile.
-    pub fn begin_all_gather(&self, output: &Tensor, input: &Tensor) -> Result<PendingGather> {
+    /// [`PendingCollective::wait`] has returned; other calls of the group may be made meanwhile.
+    pub fn begin_all_gather(&self, output: &Tensor, input: &Tensor) -> Result<PendingCollective> {
         self.count(output);
         let inner = ffi::group_all_gather_begin(&self.inner, borrow(output), borrow(input))?;
-        Ok(PendingGather { inner, _held: [output.shallow_clone(), input.shallow_clone()] })
+        Ok(PendingCollective { inner, _held: [output.shallow_clone(), input.shallow_clone()] })
     }
 
     /// Bytes that all-gathers have left on this rank so far, its own values included.
@@ -168,7 +168,14 @@ impl ProcessGroup {
 
     /// Sums `input` over ranks; each gets its own part, of the size of `output`.
     pub fn reduce_scatter(&self, output: &Tensor, input: &Tensor) -> Result<()> {
-        Ok(ffi::group_reduce_scatter(&self.inner, borrow(output), borrow(input))?)
+        self.begin_reduce_scatter(output, input)?.wait()
+    }
+
+    /// The same without waiting. Nothing else may use the memory of `output`, or write to `input`, before
+    /// [`PendingCollective::wait`] has returned; other calls of the group may be made meanwhile.
+    pub fn begin_reduce_scatter(&self, output: &Tensor, input: &Tensor) -> Result<PendingCollective> {
+        let inner = ffi::group_reduce_scatter_begin(&self.inner, borrow(output), borrow(input))?;
+        Ok(PendingCollective { inner, _held: [output.shallow_clone(), input.shallow_clone()] })
     }
 
     /// Waits until all have come here.
@@ -205,8 +212,8 @@ impl ProcessGroup {
     }
 }
 
-impl PendingGather {
-    /// Waits until every rank's values are there; on a CUDA device, makes what is computed from now on wait.
+impl PendingCollective {
+    /// Waits until the output is there; over NCCL, makes what the device computes from now on wait.
     pub fn wait(self) -> Result<()> {
         Ok(ffi::pending_wait(&self.inner)?)
     }
