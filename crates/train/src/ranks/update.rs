@@ -138,6 +138,7 @@ impl Ranks {
         let tensors = |named: Vec<Named>| named.into_iter().map(|named| named.tensor).collect::<Vec<_>>();
         let parts = Parted {
             ranks: self,
+            device: network.weights().parameters().first().map_or(Device::Cpu, |named| named.tensor.device()),
             is_sharded: division.shards().is_some(),
             split: tensors(split),
             whole: tensors(whole),
@@ -178,6 +179,8 @@ impl Ranks {
 /// those that all have.
 struct Parted<'a> {
     ranks: &'a Ranks,
+    /// The network's, also where this rank has no gradients.
+    device: Device,
     /// Whether the ranks with other samples have other values.
     is_sharded: bool,
     split: Vec<Tensor>,
@@ -185,18 +188,16 @@ struct Parted<'a> {
 }
 
 impl GlobalGradients for Parted<'_> {
+    /// Stays on the device, which the host does not wait for.
     fn norm(&self) -> Result<Tensor> {
         let square = |gradients: &[Tensor]| -> Result<Tensor> {
             match gradients.first() {
                 Some(_) => Ok(torch::gradient_norm(gradients)?.f_square()?),
-                None => Ok(Tensor::f_zeros([0i64; 0], (Kind::Float, Device::Cpu))?),
+                // Where the others have theirs, so that all use the same backend.
+                None => Ok(Tensor::f_zeros([0i64; 0], (Kind::Float, self.device))?),
             }
         };
-        let [split, whole] = [square(&self.split)?, square(&self.whole)?];
-        let device = if self.split.is_empty() { whole.device() } else { split.device() };
-        // On the CPU, where a rank without trainable parameters has its zeros, so that all use the same backend.
-        let [split, whole] = [split.f_to_device(Device::Cpu)?, whole.f_to_device(Device::Cpu)?];
-        let both = Tensor::f_stack(&[split, whole], 0)?;
+        let both = Tensor::f_stack(&[square(&self.split)?, square(&self.whole)?], 0)?;
         if let Some(data) = self.ranks.data.as_ref().filter(|_| self.is_sharded) {
             data.sum(&both)?;
         }
@@ -204,7 +205,9 @@ impl GlobalGradients for Parted<'_> {
         if let Some(tensor) = &self.ranks.tensor {
             tensor.sum(&split)?;
         }
-        Ok(split.f_add(&whole)?.f_sqrt()?.f_squeeze()?.f_to_device(device)?)
+        // A rank that holds no parameters counts its updates on the host.
+        let own = self.split.iter().chain(&self.whole).next().map_or(Device::Cpu, Tensor::device);
+        Ok(split.f_add(&whole)?.f_sqrt()?.f_squeeze()?.f_to_device(own)?)
     }
 
     fn found(&self, found: &Tensor) -> Result<()> {

@@ -21,12 +21,14 @@ pub struct PendingStep {
 impl PendingStep {
     /// Begins the copy; `loss` is a float64 scalar.
     pub(super) fn begin(loss: Tensor, flag: &UpdateFlag) -> Result<PendingStep> {
+        let device = loss.device();
         let (mut values, mut is_updated) = (vec![loss.f_reshape([1])?], None);
         match flag {
             UpdateFlag::Known(known) => is_updated = Some(*known),
             UpdateFlag::OnDevice { found, scale } => {
                 for tensor in std::iter::once(found).chain(scale) {
-                    values.push(tensor.f_reshape([1])?.f_to_kind(Kind::Double)?);
+                    // Of a rank that holds no parameters, the flag is on the host.
+                    values.push(tensor.f_to_device(device)?.f_reshape([1])?.f_to_kind(Kind::Double)?);
                 }
             }
         }
