@@ -1,12 +1,12 @@
-"""Whether our loader feeds the device: a run of a ResNet-50 over JPEG files, decoded, cropped and flipped, and what of its
-steps waited for data."""
+"""Whether our loader feeds the device: what copies of batches add to a step that computes beside them; and a run of a
+ResNet-50 over JPEG files, decoded, cropped and flipped, and what of its steps waited for data."""
 
 import json
 import os
 import pathlib
 import sys
 
-from suite import FOLDER, ON_CPU, attempt, case, reports, run
+from suite import FOLDER, ON_CPU, attempt, case, described, mean, median, ours, reports, run
 
 COUNT = 40 if ON_CPU else 3000
 
@@ -44,6 +44,27 @@ def feeds(model, batch, epochs):
     case(model, bool(measured) and waited < 1, "", batch=batch, steps=len(measured), samples_per_s=rate, data_wait_percent=waited)
 
 
+def copies(model):
+    """Blocks of steps on a batch that is on the device, and of steps whose batch is copied there before each, in turn."""
+    blocks, steps = (2, 2) if ON_CPU else (5, 10)
+    program = ours(described(model, "bf16"))
+    try:
+        program.ask(f"steps {steps}")
+        program.ask(f"fed {steps}")
+        there, fed, host = [], [], []
+        for _ in range(blocks):
+            there.append(mean(program.ask(f"steps {steps}")["seconds"]))
+            answer = program.ask(f"fed {steps}")
+            fed.append(mean(answer["seconds"]))
+            host.append(answer.get("host_seconds", 0.0))
+    finally:
+        program.end()
+    added = 100 * (median([copied / step for step, copied in zip(there, fed)]) - 1)
+    case(f"copies beside the step of {model}", None if ON_CPU else added < 1, "", step_ms=1e3 * median(there),
+         copied_step_ms=1e3 * median(fed), host_ms=1e3 * median(host), added_percent=added)  # fmt: skip
+
+
+attempt("copies", copies, "resnet18" if ON_CPU else "resnet50")
 attempt("resnet50", feeds, "resnet18" if ON_CPU else "resnet50", 8 if ON_CPU else 128, 2 if ON_CPU else 6)
 if not ON_CPU:
     attempt("mobilenet_v3_large", feeds, "mobilenet_v3_large", 128, 6)

@@ -19,6 +19,8 @@ MODELS = [
     "mobilenet_v3_large channels_last",
     "yolo_n channels_last",
     "resnet18 channels_last",
+    "efficientnet_b0 channels_last",
+    "convnext_tiny channels_last",
     "resnet50",
     "bert_base",
     "gpt2",
@@ -36,6 +38,9 @@ MODELS = [
     "resnet101",
     "resnet152",
     "resnet56",
+    "vit_b_16",
+    "convnext_tiny",
+    "efficientnet_b0",
     "torchscript",
 ]
 # The largest difference that is right, relative to the largest value of a tensor: logits, loss, gradients, losses of 20

@@ -1,8 +1,8 @@
 //! Benchmarks of the step function and the snapshot, in blocks on demand: `gradus-rank bench CASE`.
 //!
 //! One argument describes the case as JSON; each line on stdin requests one block, and one line of JSON answers it:
-//! `steps 10` times ten steps on a fixed batch, `kernels 3` lists what three steps execute, `snapshots 5` times five
-//! snapshots and five plain copies of as many bytes.
+//! `steps 10` times ten steps on a fixed batch, `fed 10` ten steps whose batch is copied from the host before each,
+//! `kernels 3` lists what three steps execute, `snapshots 5` times five snapshots and five plain copies of as many bytes.
 //! With several `processes`, the first one starts the others and forwards each request to them; `apart 10` times steps
 //! whose gradients are exchanged after the backward pass. Between the blocks the process sleeps, so that another
 //! program can be measured alternately; `benches/peers/torch_step.py` supports the same case and `steps N`. `gradus
@@ -83,6 +83,7 @@ pub fn answer(case: &str, device: Device, requests: impl BufRead, mut to: impl W
         let mut answer = match line.split_once(' ') {
             Some(("steps", count)) => bench.steps(count.parse()?, false)?,
             Some(("apart", count)) => bench.steps(count.parse()?, true)?,
+            Some(("fed", count)) => bench.fed(count.parse()?)?,
             Some(("kernels", count)) => bench.kernels(count.parse()?)?,
             Some(("snapshots", count)) => bench.snapshots(count.parse()?)?,
             Some(_) | None => return Err(format!("`{line}` is not understood").into()),
@@ -243,11 +244,26 @@ impl Bench {
     /// long the host took to name a step's operations.
     fn steps(&mut self, count: usize, apart: bool) -> Result<Value, Box<dyn Error>> {
         self.ranks.wait_with_gradients(apart);
+        self.timed(count, None)
+    }
+
+    /// The same with the batch copied from the host before each step, as a run copies what its loader has made.
+    fn fed(&mut self, count: usize) -> Result<Value, Box<dyn Error>> {
+        self.ranks.wait_with_gradients(false);
+        let host = [HostTensor::of(&self.batch.values)?, HostTensor::of(&self.batch.labels)?];
+        self.timed(count, Some(&host))
+    }
+
+    fn timed(&mut self, count: usize, fed: Option<&[HostTensor; 2]>) -> Result<Value, Box<dyn Error>> {
         let (lag, whole) = (lag(self.config.device), Instant::now());
         let (mut seconds, mut loss, mut on_host) = (Vec::with_capacity(count), 0.0, 0.0);
         let mut pending = VecDeque::with_capacity(lag + 1);
         for _ in 0..count {
             let began = Instant::now();
+            if let Some([values, labels]) = fed {
+                let device = self.config.device;
+                (self.batch.values, self.batch.labels) = (values.upload(device)?, labels.upload(device)?);
+            }
             pending.push_back(self.step()?);
             on_host += began.elapsed().as_secs_f64();
             if let Some(oldest) = if pending.len() > lag { pending.pop_front() } else { None } {
@@ -321,5 +337,62 @@ impl Bench {
             black_box(&mut to);
         }
         Ok(json!({"snapshots": snapshots, "copies": copies, "bytes": bytes, "fresh_seconds": fresh_seconds}))
+    }
+}
+
+/// A tensor's values in memory of the host, in the order in which they lie in the device's.
+struct HostTensor {
+    values: HostValues,
+    /// Of the values as they lie.
+    size: Vec<i64>,
+    /// Whether they are images that lie pixel by pixel.
+    is_channels_last: bool,
+}
+
+enum HostValues {
+    Floats(Vec<f32>),
+    Integers(Vec<i64>),
+}
+
+impl HostTensor {
+    /// A copy of a float32 or int64 tensor.
+    fn of(tensor: &Tensor) -> Result<HostTensor, Box<dyn Error>> {
+        let is_channels_last = tensor.dim() == 4 && tensor.stride().get(1) == Some(&1);
+        let laid = if is_channels_last { tensor.f_permute([0, 2, 3, 1])? } else { tensor.shallow_clone() };
+        let size = laid.size();
+        let flat = laid.f_to_device(Device::Cpu)?.f_contiguous()?.f_view([-1])?;
+        let values = match tensor.kind() {
+            Kind::Float => HostValues::Floats(Vec::try_from(flat)?),
+            Kind::Int64 => HostValues::Integers(Vec::try_from(flat)?),
+            other => return Err(format!("batches of {other:?} are not copied from the host").into()),
+        };
+        Ok(HostTensor { values, size, is_channels_last })
+    }
+
+    /// The same values on a device, copied as those of a batch of a run.
+    fn upload(&self, device: Device) -> torch::Result<Tensor> {
+        let there = match &self.values {
+            HostValues::Floats(values) => torch::upload(values, &self.size, device)?,
+            HostValues::Integers(values) => torch::upload(values, &self.size, device)?,
+        };
+        Ok(if self.is_channels_last { there.f_permute([0, 3, 1, 2])? } else { there })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_copied_from_the_host_is_the_batch() {
+        let images = Tensor::arange(2 * 3 * 4 * 5, (Kind::Float, Device::Cpu)).view([2, 3, 4, 5]);
+        let by_pixel = torch::channels_last(&images).unwrap();
+        let tokens = Tensor::arange(6, (Kind::Int64, Device::Cpu)).view([2, 3]);
+        for tensor in [images, by_pixel, tokens] {
+            let copy = HostTensor::of(&tensor).unwrap().upload(Device::Cpu).unwrap();
+            assert_eq!((copy.kind(), copy.size(), copy.stride()), (tensor.kind(), tensor.size(), tensor.stride()));
+            assert!(copy.equal(&tensor), "{tensor:?}");
+        }
+        assert!(HostTensor::of(&Tensor::zeros([2], (Kind::Half, Device::Cpu))).is_err());
     }
 }

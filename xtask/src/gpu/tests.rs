@@ -177,6 +177,23 @@ fn sections_fit_a_lease() {
 }
 
 #[test]
+fn every_network_of_the_parity_page_is_compared_on_the_device() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let [page, script] = ["docs/parity.md", "benches/gpu/parity.py"].map(|file| fs::read_to_string(root.join(file)));
+    let (page, script) = (page.unwrap(), script.unwrap());
+    let networks: Vec<&str> =
+        page.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0)).collect();
+    assert!(networks.len() > 15, "{networks:?}");
+    for network in networks {
+        assert!(script.contains(&format!("\"{network}\",")), "{network}");
+    }
+    // Those that have channels last on a GPU by default are compared in that layout as well.
+    for network in ["resnet50", "mobilenet_v3_large", "efficientnet_b0", "convnext_tiny"] {
+        assert!(script.contains(&format!("\"{network} channels_last\",")), "{network}");
+    }
+}
+
+#[test]
 fn a_pack_holds_what_its_scripts_need() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let programs = tempfile::tempdir().unwrap();
