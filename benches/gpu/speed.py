@@ -6,7 +6,7 @@ of steps in turn, so that whatever the device does hits all alike.
 
 import sys
 
-from suite import ON_CPU, attempt, case, described, left, mean, median, ours, theirs
+from suite import ON_CPU, attempt, case, described, left, mean, median, ours, share_of_products, theirs
 
 PAIRS, STEPS, WARM_UP = (2, 1, 1) if ON_CPU else (7, 10, 12)
 
@@ -44,12 +44,14 @@ def compare(model, hows):
         return case(model, False, failed.get("ours", "no block was timed"))
     batch, ours_s = description["train"]["batch"], median(blocks["ours"])
     flops = next((answer["flops"] for answer in first.values() if answer.get("flops")), None)
+    tflops = flops / ours_s / 1e12 if flops else None
     figures = {
         "batch": batch,
         "samples_per_s": batch / ours_s,
         "step_ms": 1e3 * ours_s,
         "host_ms": 1e3 * first["ours"]["host"] if first["ours"].get("host") else None,
-        "tflops": flops / ours_s / 1e12 if flops else None,
+        "tflops": tflops,
+        "percent_of_products": share_of_products(tflops, precision),
         "peak_mib": first["ours"]["peak_bytes"] / 2**20,
     }
     passed = True

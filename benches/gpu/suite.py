@@ -17,6 +17,8 @@ ON_CPU = DEVICE == "cpu"
 BEGAN = time.monotonic()
 LIMIT = float(os.environ.get("SUITE_LIMIT", "600"))
 GRADUS, RANK = str(FOLDER / "bin/gradus"), str(FOLDER / "bin/gradus-rank")
+# TFLOP/s of large matrix products by number format, which the section `device` leaves for those behind it.
+CEILINGS = FOLDER / "work/ceilings.json"
 VOCABULARY = 8000
 
 
@@ -142,6 +144,12 @@ def reports(job, out, stop_at=None):
             child.kill()
     child.wait()
     return said
+
+
+def share_of_products(tflops, precision):
+    """Percent of what large matrix products reach on this device; none where that was not measured."""
+    ceilings = json.loads(CEILINGS.read_text()) if CEILINGS.exists() else {}
+    return 100 * tflops / ceilings[precision] if tflops and precision in ceilings else None
 
 
 def mean(numbers):
