@@ -340,6 +340,14 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "gradients_of_a_block_are_summed" },
     },
     SourceMutant {
+        name: "synced-statistics-are-divided-by-one-rank",
+        harm: "with `sync_batch_norm`, means are those of a rank's own number of values, and every output is wrong",
+        file: "crates/train/src/model/nn/layer.rs",
+        from: "let count = sums.f_narrow(0, channels, 1)?.f_detach()?;",
+        to: "let count = Tensor::f_full([1], (x.numel() as i64 / channels) as f64, (Kind::Float, x.device()))?;",
+        test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "synced_batch_norm_is" },
+    },
+    SourceMutant {
         name: "wide-values-are-not-renewed",
         harm: "normalisations and biases of ranks that shard their parameters in 16 bits keep their first values",
         file: "crates/train/src/ranks/flat.rs",

@@ -274,25 +274,27 @@ impl BatchNorm {
 
 impl BatchNorm {
     /// Normalizes by the statistics of all ranks' samples in 32 bits; the running ones move by `share` towards them.
-    /// The variance is computed after the mean: as the difference of two large numbers it would lose precision.
+    /// The variance is computed after the mean: as the difference of two large numbers it would lose precision. The number
+    /// of values is summed beside them, as in `nn.SyncBatchNorm`, so that no host waits for the others' to know it.
     fn forward_synced(&self, x: &Tensor, group: &ProcessGroup, share: Option<f64>) -> Result<Tensor> {
         let kind = x.kind();
         let wide = x.f_to_kind(Kind::Float)?;
         let channels = self.weight.numel() as i64;
         let shape = [1, channels, 1, 1];
-        let count = Tensor::f_from_slice(&[(x.numel() as i64 / channels) as f64])?;
-        group.sum(&count)?;
-        let count = count.f_double_value(&[0])?;
         let over = [0i64, 2, 3].as_slice();
-        let sum = |values: &Tensor| group.sum_both_ways(&values.f_sum_dim_intlist(over, false, Kind::Float)?);
-        let mean = sum(&wide)?.f_div_scalar(count)?;
+        let own = |values: &Tensor| values.f_sum_dim_intlist(over, false, Kind::Float);
+        let count = Tensor::f_full([1], (x.numel() as i64 / channels) as f64, (Kind::Float, x.device()))?;
+        let sums = group.sum_both_ways(&Tensor::f_cat(&[own(&wide)?, count], 0)?)?;
+        let count = sums.f_narrow(0, channels, 1)?.f_detach()?;
+        let mean = sums.f_narrow(0, 0, channels)?.f_div(&count)?;
         let centred = wide.f_sub(&mean.f_view(shape)?)?;
-        let variance = sum(&centred.f_square()?)?.f_div_scalar(count)?;
+        let variance = group.sum_both_ways(&own(&centred.f_square()?)?)?.f_div(&count)?;
         let scale = variance.f_add_scalar(self.eps)?.f_rsqrt()?.f_mul(&self.weight)?;
         let out = centred.f_mul(&scale.f_view(shape)?)?.f_add(&self.bias.f_view(shape)?)?;
         let Some(share) = share else { return Ok(out.f_to_kind(kind)?) };
         tch::no_grad(|| -> Result<()> {
-            let unbiased = variance.f_detach()?.f_mul_scalar(count / (count - 1.0).max(1.0))?;
+            let others = count.f_sub_scalar(1.0)?.f_clamp_min(1.0)?;
+            let unbiased = variance.f_detach()?.f_mul(&count.f_div(&others)?)?;
             for (running, new) in [(&self.running_mean, mean.f_detach()?), (&self.running_var, unbiased)] {
                 let _ = running.shallow_clone().f_lerp_(&new, share)?;
             }
@@ -350,3 +352,6 @@ pub fn max_pool(x: &Tensor, kernel: i64, stride: i64, padding: i64) -> Result<Te
 pub fn relu(mut x: Tensor) -> Result<Tensor> {
     Ok(x.f_relu_()?)
 }
+
+#[cfg(test)]
+mod tests;
