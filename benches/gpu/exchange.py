@@ -1,5 +1,6 @@
-"""Collectives on device tensors: one rank over NCCL; two ranks through the host, for NCCL refuses two on one device; and a
-job of two ranks, which must train as one rank does."""
+"""Collectives on device tensors: one rank over NCCL; two ranks through the host, for NCCL refuses two on one device; a job
+of two ranks, which must train as one rank does; and one whose ranks shard the parameters, which must train as one whose
+ranks have all of them."""
 
 import json
 import shutil
@@ -39,17 +40,32 @@ def without_library():
     return folder
 
 
+def trained(precision, **keys):
+    """The loss of the fifth step of a small BERT, and seconds of the steps after it."""
+    # Without the library: over NCCL, each rank has a device of its own.
+    case_ = json.dumps(described("bert_mini", precision, batch=16, deterministic=True, **keys))
+    program = Asked(str(without_library() / "gradus-rank"), "bench", case_)
+    try:
+        return program.ask("steps 5")["loss"], mean(program.ask("steps 5")["seconds"])
+    finally:
+        program.end()
+
+
+def sharded(precision, most):
+    """Losses of two ranks on one device that have all parameters, and of two that gather them around each block."""
+    whole, _ = trained(precision, processes=2)
+    loss, seconds = trained(precision, processes=2, parallel={"shard": "parameters"})
+    apart = abs(loss - whole) / abs(whole)
+    case(f"two ranks that shard parameters, {precision}", apart <= most, "", loss_whole=whole, loss_sharded=loss,
+         loss_apart=apart, step_ms=1e3 * seconds)  # fmt: skip
+
+
 def two_ranks():
     """Losses of the same batches with one rank, and with two that share one device."""
     losses = []
     for ranks in (1, 2):
-        # Without the library: over NCCL, each rank has a device of its own.
-        case_ = json.dumps(described("bert_mini", "fp32", batch=16, processes=ranks, deterministic=True))
-        program = Asked(str(without_library() / "gradus-rank"), "bench", case_)
-        answer = program.ask("steps 5")
-        losses.append(answer["loss"])
-        seconds = mean(program.ask("steps 5")["seconds"])
-        program.end()
+        loss, seconds = trained("fp32", processes=ranks)
+        losses.append(loss)
     case("two ranks on one device", abs(losses[0] - losses[1]) < 0.5, "each draws samples of its own",
          loss_1=losses[0], loss_2=losses[1], step_ms=1e3 * seconds)  # fmt: skip
 
@@ -58,3 +74,5 @@ host = "NCCL" if not ON_CPU else "host"
 attempt("one rank", collectives, "one rank", str(FOLDER / "bin/collectives"), 1, host)
 attempt("two ranks", collectives, "two ranks, through the host", str(without_library() / "collectives"), 2, "host")
 attempt("two ranks on one device", two_ranks)
+for precision, most in (("fp32", 1e-4), ("bf16", 1e-2)):
+    attempt(f"two ranks that shard parameters, {precision}", sharded, precision, most)

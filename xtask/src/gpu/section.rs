@@ -56,7 +56,7 @@ pub const SECTIONS: [Section; 19] = [
     section("estimates", "Estimates before calibration", Needs::Device, "estimates.py", &[], 240),
     section("memory", "Checkpoints, offload, recomputation", Needs::Device, "memory.py", &[], 150),
     section("loader", "Loader feeding the device", Needs::Device, "loader.py", &[], 120),
-    section("exchange", "Collectives on the device", Needs::Device, "exchange.py", &[], 90),
+    section("exchange", "Collectives on the device", Needs::Device, "exchange.py", &[], 150),
     section("telemetry", "Profile, NVML, Xid", Needs::Device, "telemetry.py", &[], 90),
     section("parity-fp16", "Parity with PyTorch, fp16", Needs::Device, "parity.py", &["fp16"], 150),
     section("parity-tf32", "Parity with PyTorch, tf32", Needs::Device, "parity.py", &["tf32"], 150),
