@@ -1,4 +1,5 @@
-"""What a checkpoint stops the step for; what offloading and recomputation save and cost; the largest batch that fits."""
+"""What a checkpoint stops the step for; what offloading, recomputation and a loss in chunks save and cost; the largest batch
+that fits."""
 
 from suite import ON_CPU, attempt, case, described, left, mean, median, ours
 
@@ -41,6 +42,28 @@ def savings():
              times_as_long=seconds / plain_s, share_of_memory=peak / plain)  # fmt: skip
 
 
+def chunked():
+    """The loss of a GPT-2 with all of its tokens, at once and in chunks; neither with CUDA graphs, which exclude chunks."""
+
+    def measured(**keys):
+        description = described("gpt_tiny" if ON_CPU else "gpt2", "bf16", **keys)
+        description["vocabulary"] = 2000 if ON_CPU else 50257
+        description["train"]["data"]["text"]["vocabulary"] = description["vocabulary"]
+        program = ours(description)
+        try:
+            loss = program.ask("steps 3")["loss"]
+            answer = program.ask("steps 8")
+            return loss, mean(answer["seconds"]), answer["peak_bytes"]
+        finally:
+            program.end()
+
+    whole_loss, whole_s, whole = measured(cuda_graphs=False)
+    loss, seconds, peak = measured(chunked_loss=True)
+    apart = abs(loss - whole_loss) / abs(whole_loss)
+    case("chunked_loss: true", apart < 0.01 and (peak < whole or ON_CPU), "gpt2", step_ms=1e3 * seconds,
+         peak_mib=peak / 2**20, times_as_long=seconds / whole_s, share_of_memory=peak / whole, loss_apart=apart)  # fmt: skip
+
+
 def fits(batch, **keys):
     try:
         steps(described(MODEL, "bf16", batch=batch, **keys))
@@ -62,6 +85,7 @@ def largest(name, **keys):
 for model in [MODEL] if ON_CPU else ["resnet50", "bert_base", "gpt2"]:
     attempt(model, snapshot, model)
 attempt("savings", savings)
+attempt("chunked_loss: true", chunked)
 if not ON_CPU:
     attempt("largest batch", largest, "plain")
     attempt("largest batch", largest, "recompute: blocks", recompute="blocks")
