@@ -40,19 +40,24 @@ impl FileState {
     }
 }
 
-/// The metadata of a file once a later change would show in them; `meta` is what they were just now.
+/// How often a file that is being written is waited for.
+const WAITS: u32 = 10;
+
+/// The metadata of a file once a later change would show in them; `meta` is what they were just now. Of one that is written
+/// all the time, those of some moment: the next change shows.
 ///
 /// # Errors
 /// If they cannot be read again.
-pub(super) fn settled(place: &Path, meta: Metadata) -> io::Result<Metadata> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    match unsettled(FileState::of(&meta).changed, now) {
-        None => Ok(meta),
-        Some(wait) => {
-            std::thread::sleep(wait);
-            fs::metadata(place)
+pub(super) fn settled(place: &Path, mut meta: Metadata) -> io::Result<Metadata> {
+    for _ in 0..WAITS {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        match unsettled(FileState::of(&meta).changed, now) {
+            None => break,
+            Some(wait) => std::thread::sleep(wait),
         }
+        meta = fs::metadata(place)?;
     }
+    Ok(meta)
 }
 
 /// How long another change may still get the same time as this one. `None` once it cannot, and for a time that is ahead of
