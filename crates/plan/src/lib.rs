@@ -19,7 +19,7 @@ pub mod utilisation;
 pub mod verdict;
 pub mod world;
 
-pub use orders::{hazard_of, hear, job_of_attempt, orders};
+pub use orders::{hazard_of, hear, job_of_attempt, orders, saving_of};
 pub use reconcile::{
     Action, LaunchDoubt, ObservedMachine, ObservedState, Policy, RetryBudget, Scope, SubmitTrial, budget_of, expires,
     first_answer, heartbeat, is_limited, is_lost, lease, members, offers, price_cap, reached, reconcile,

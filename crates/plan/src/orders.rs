@@ -2,11 +2,12 @@
 
 use domain::rank::Report;
 use domain::run::{AttemptEnd, InstanceState, RunState, StopBy};
+use domain::train::Every;
 use domain::wire::{AgentCommand, AgentEvent, Entry, NodeAddress, NodeRank, Start};
 use domain::{AttemptId, Duration, Event, InstanceId, Job, RunId, Work};
 
 use crate::reconcile::{Policy, budget_of, wind_down};
-use crate::spot::{Hazard, hazard};
+use crate::spot::{CheckpointOverhead, Hazard, hazard, interval};
 use crate::world::{AttemptState, Member, Run, RunAttempt, World};
 
 /// The desired state of an instance, of which its agent is sent with every reply what it does not do already. `start` fills
@@ -105,6 +106,29 @@ pub fn hazard_of(world: &World, run: &Run, now: domain::Timestamp) -> Hazard {
     };
     let failures = u32::try_from(run.attempts.iter().filter(is_failure).count()).unwrap_or(u32::MAX);
     hazard(&run.plan.offer, run.job.nodes(), run.age(now), failures)
+}
+
+/// Longest interval that `auto` chooses, in seconds.
+const LONGEST: f64 = 3_600.0;
+
+/// How often the ranks of a run save its state where the job leaves that open, and why: by what the last save has cost, and by
+/// how often the run was expected to fail when its newest attempt began. `newest` are measurements, oldest first; `None` where
+/// none is of a save, for a job that states an interval, and for a program, which decides itself.
+pub fn saving_of(world: &World, run: &Run, newest: &[Report]) -> Option<String> {
+    let Work::Train(train) = &run.job.work else { return None };
+    let saved = |report: &Report| if let Report::Checkpointed(saved) = report { Some(*saved) } else { None };
+    let saved = newest.iter().rev().find_map(saved).filter(|_| train.checkpoint.every == Every::Auto)?;
+    let attempt = run.attempts.last().and_then(|id| world.attempts.get(id));
+    let usual = hazard_of(world, run, attempt.map_or(run.submitted, |attempt| attempt.intended));
+    let (mtbf, reason) = match train.checkpoint.mtbf {
+        Some(mtbf) => (mtbf, format!("the job expects a failure every {mtbf}")),
+        None => (usual.mtbf, usual.reason),
+    };
+    let (stall, commit) = (saved.stall_us as f64 / 1e6, saved.commit_us as f64 / 1e6);
+    let costs = CheckpointOverhead { stall, lag: stall + commit, restart: 0.0 };
+    let seconds = interval(mtbf.as_secs_f64(), &costs).min(LONGEST);
+    let every = Duration::from_secs(seconds.round() as u64);
+    Some(format!("every {every}: a save stalls training for {:.1} ms, and {reason}", stall * 1e3))
 }
 
 /// The name by which an instance's machine was rented: that of another instance, if the machine was taken over.

@@ -2,6 +2,7 @@
 
 mod scene;
 
+use domain::rank::{Checkpointed, Report};
 use domain::rental::BillingRule;
 use domain::run::{RunState, Sight};
 use domain::{Cause, Elapsed, Event, Finding};
@@ -110,4 +111,21 @@ fn a_refusal_of_all_counts_once() {
     let run = &scene.world.runs[&scene.run];
     assert!(matches!(run.state, RunState::Recovering { .. }));
     assert_eq!(run.waits, 1);
+}
+
+#[test]
+fn a_run_tells_how_often_it_saves_and_why() {
+    let saved = Report::Checkpointed(Checkpointed { step: 5, bytes: 1, stall_us: 100_000, commit_us: 2_000_000 });
+    let said = |checkpoint: &str, newest: &[Report]| {
+        let train = format!("train: {{model: mlp, data: {{path: /data}}, epochs: 1, batch: 8{checkpoint}}}\n");
+        let scene = Scene::of(&format!("name: job\nresources: {{infra: ssh}}\n{train}"), 1);
+        plan::saving_of(&scene.world, &scene.world.runs[&scene.run], newest)
+    };
+    let newest = [saved];
+    let why = "a save stalls training for 100.0 ms, and one failure in 24 h is usual for a machine of your own";
+    assert_eq!(said("", &newest).unwrap(), format!("every 2m11s: {why}"));
+    let why = "a save stalls training for 100.0 ms, and the job expects a failure every 2h";
+    assert_eq!(said(", checkpoint: {mtbf: 2h}", &newest).unwrap(), format!("every 38s: {why}"));
+    assert_eq!(said(", checkpoint: {every: 5 steps}", &newest), None);
+    assert_eq!(said("", &[]), None);
 }

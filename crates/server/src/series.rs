@@ -55,7 +55,8 @@ pub fn newest_step(series: &Series, run: &RunId) -> Result<Option<u64>, Error> {
 /// Measurements in which the newest step is looked for.
 const NEWEST: u64 = 8;
 
-/// Measurements in which the newest use of GPUs is looked for: more than the fastest steps add between two of them.
+/// Measurements in which the newest use of GPUs and the last save are looked for: more than the fastest steps add between two
+/// of them.
 const DEVICES_WITHIN: u64 = 20_000;
 
 impl Series {
@@ -167,24 +168,36 @@ impl Series {
     /// # Errors
     /// [`Error::State`] when the database cannot be read.
     pub fn newest_devices(&self, run: &RunId) -> Result<Option<(u64, Point)>, Error> {
-        let sql = "SELECT number, attempt, at, report FROM
-            (SELECT number, attempt, at, report FROM points WHERE run = ?1 ORDER BY number DESC LIMIT ?2)
-            WHERE report LIKE '{\"report\":\"devices\"%' ORDER BY number DESC LIMIT 1";
-        Ok(self.select(sql, run, DEVICES_WITHIN)?.pop())
+        self.newest_of(run, "devices")
     }
 
-    /// The newest points of a run, oldest first, at most `most`, and before them what its GPUs did last.
+    /// The newest report of a kind, if it is not too old.
+    fn newest_of(&self, run: &RunId, kind: &str) -> Result<Option<(u64, Point)>, Error> {
+        let sql = format!(
+            "SELECT number, attempt, at, report FROM
+            (SELECT number, attempt, at, report FROM points WHERE run = ?1 ORDER BY number DESC LIMIT ?2)
+            WHERE report LIKE '{{\"report\":\"{kind}\"%' ORDER BY number DESC LIMIT 1"
+        );
+        Ok(self.select(&sql, run, DEVICES_WITHIN)?.pop())
+    }
+
+    /// The newest points of a run, oldest first, at most `most`, and before them what its GPUs did last, and its last save.
     ///
     /// # Errors
     /// [`Error::State`] when the database cannot be read.
     pub fn newest_with_devices(&self, run: &RunId, most: u64) -> Result<Vec<(u64, Point)>, Error> {
         let mut points = self.newest(run, most)?;
-        if !points.iter().any(|(_, point)| matches!(point.report, Report::Devices { .. })) {
-            let attempt = points.last().map(|(_, point)| point.attempt.clone());
+        let attempt = points.last().map(|(_, point)| point.attempt.clone());
+        let has_devices = points.iter().any(|(_, point)| matches!(point.report, Report::Devices { .. }));
+        let has_save = points.iter().any(|(_, point)| matches!(point.report, Report::Checkpointed(_)));
+        for (kind, is_there) in [("devices", has_devices), ("checkpointed", has_save)] {
             // What an earlier attempt's machine did is over.
-            let devices = self.newest_devices(run)?.filter(|(_, point)| Some(&point.attempt) == attempt.as_ref());
-            points.splice(0..0, devices);
+            let is_current = |(_, point): &(u64, Point)| Some(&point.attempt) == attempt.as_ref();
+            if !is_there {
+                points.extend(self.newest_of(run, kind)?.filter(is_current));
+            }
         }
+        points.sort_by_key(|(number, _)| *number);
         Ok(points)
     }
 

@@ -110,6 +110,7 @@ pub fn show(facts: &RunFacts<'_>, key: Option<&SecretKey>, printer: &mut Printer
         let mut value = json!({ "run": id, "word": word, "body": run, "attempts": attempts, "instances": instances });
         value["devices"] = json!(devices(facts));
         value["goodput"] = json!(facts.goodput.as_ref().map(goodput_json));
+        value["saving"] = json!(plan::saving_of(world, run, &facts.newest));
         if let Some(key) = key.filter(|_| printer.shows_values()) {
             key.unseal_envs(&mut value);
         }
@@ -229,6 +230,7 @@ fn progress(facts: &RunFacts<'_>, run: &Run) -> Vec<String> {
     }
     lines.extend(Loading::of(steps()).map(|loading| format!("data     {loading}")));
     if let (Liveness::Logged, RunState::Running { .. }) = (facts.liveness, &run.state) {
+        lines.extend(plan::saving_of(facts.world, run, newest).map(|saving| format!("save     {saving}")));
         lines.extend(devices(facts).iter().map(|device| format!("gpu      {}", device_line(device))));
     }
     lines
