@@ -226,7 +226,8 @@ fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Res
         return Err(no_node(node, &inventory));
     }
     machine::require_gpus(job, &kind, &inventory, settings)?;
-    too_few_nodes(job.least_nodes(), node, &inventory).map_or(Ok(offers), Err)
+    let refusal = too_few_nodes(job.least_nodes(), node, &inventory);
+    refusal.or_else(|| machine::different_gpus(job.nodes(), node, &inventory)).map_or(Ok(offers), Err)
 }
 
 /// Why there are fewer nodes than a job requests.

@@ -215,6 +215,19 @@ pub fn inventory(home: &Home) -> Result<Inventory, Error> {
     Inventory::read(home.root()).map_err(Error::file("read", &home.root().join("nodes.json")))
 }
 
+/// Why a job cannot have so many of these nodes: a rank would wait in every step for those with slower GPUs, or not fit into their
+/// memory.
+pub fn different_gpus(wanted: u32, node: &str, inventory: &Inventory) -> Option<Error> {
+    let kinds = inventory.by_gpus(&inventory.kind_of(node));
+    if wanted < 2 || kinds.len() < 2 {
+        return None;
+    }
+    let each: Vec<String> = kinds.iter().map(|(gpus, names)| format!("{gpus} on {}", names.join(", "))).collect();
+    let message = format!("`num_nodes: {wanted}` may get nodes with different GPUs: {}", each.join("; "));
+    let hint = "make those with the same GPUs a pool with `gradus nodes pool NODE POOL`, and write `infra: ssh/POOL`";
+    Some(Error::Usage { message, hint: hint.to_owned() })
+}
+
 /// Settings of the provider `ssh`.
 pub fn ssh(settings: &GlobalSettings, home: &Home, inventory: Inventory) -> SshSettings {
     let program = Executables {

@@ -209,6 +209,29 @@ fn a_pool_of_nodes_is_planned_with_its_own_nodes_only() {
     refused("ssh/lab", "", &["all nodes of pool `lab` are drained"]);
 }
 
+#[test]
+fn nodes_with_different_gpus_do_not_train_together() {
+    let workdir = Workdir::new();
+    let node = |name: &str, pool: &str, gpus: &str| {
+        format!(
+            r#"{{"name":"{name}","address":"{name}","pool":{pool},"rate":0,"node":{{"cpu":"","cores":4,"memory":8000000000,"disk_free":90000000000}},"facts":{{"gpu":{{"devices":[{gpus}]}}}}}}"#
+        )
+    };
+    let a10 = r#"{"name":"NVIDIA A10"}"#;
+    let nodes = [node("a", "null", a10), node("b", "\"lab\"", ""), node("c", "\"lab\"", "")];
+    fs::create_dir_all(workdir.0.path().join("home")).unwrap();
+    workdir.file("home/nodes.json", format!(r#"{{"hosts":[{}]}}"#, nodes.join(",")));
+    let plan = |infra: &str, more: &str| {
+        workdir.file("job.yaml", format!("resources: {{infra: {infra}}}\n{more}run: 'true'\n"));
+        workdir.gradus(&["plan", "job.yaml"])
+    };
+    let refused = plan("ssh", "num_nodes: 2\n");
+    assert_eq!(refused.code, Some(2), "{}{}", refused.out, refused.err);
+    holds(&refused.err, &["different GPUs: 1 × NVIDIA A10 on a; no GPU on b, c", "gradus nodes pool NODE POOL"]);
+    holds(&plan("ssh/lab", "num_nodes: 2\n").out, &["any:lab"]);
+    holds(&plan("ssh", "").out, &["4 cores"]);
+}
+
 /// A program that misses a file should not have to guess why.
 #[test]
 fn what_is_not_copied_of_a_working_folder_is_said() {

@@ -2,7 +2,7 @@
 
 mod gpus;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -134,6 +134,19 @@ impl Inventory {
         links?.into_iter().min()
     }
 
+    /// The names of the machines that [`Inventory::count`] counts, by their GPUs, such as `8 × NVIDIA A10`. Those whose GPUs are
+    /// not known are left out.
+    pub fn by_gpus(&self, kind: &str) -> BTreeMap<String, Vec<&str>> {
+        let rate = self.cheapest(kind).map_or(Rate::default(), |(_, rate)| rate);
+        let mut found: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for host in self.wanted(kind, rate) {
+            if let Some(gpus) = host.facts.as_deref().and_then(gpus_in_words) {
+                found.entry(gpus).or_default().push(&host.name);
+            }
+        }
+        found
+    }
+
     /// The offer of [`ANY`] node or of a pool: the hardware common to the cheapest of them, at their price. `None` without nodes.
     pub(super) fn cheapest(&self, kind: &str) -> Option<(Node, Rate)> {
         let rate = self.usable(kind).map(|host| host.rate).min()?;
@@ -203,6 +216,19 @@ fn stamp(home: &Path) -> Option<Stamp> {
     Some((file.ino(), file.mtime(), file.mtime_nsec(), file.len()))
 }
 
+/// The GPUs of a machine in a few words; none where its driver did not say.
+fn gpus_in_words(facts: &NodeFacts) -> Option<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for device in &facts.gpu.devices {
+        *counts.entry(device.name.as_str()).or_default() += 1;
+    }
+    let words: Vec<String> = counts.iter().map(|(name, count)| format!("{count} × {name}")).collect();
+    match words.is_empty() {
+        true => facts.gpu.error.is_none().then(|| "no GPU".to_owned()),
+        false => Some(words.join(" and ")),
+    }
+}
+
 /// The hardware common to both machines.
 fn least(one: &Node, other: &Node) -> Node {
     Node {
@@ -254,6 +280,24 @@ mod tests {
         assert_eq!(Inventory { hosts: vec![host("b", true)] }.cheapest(ANY), None);
         fs::write(home.path().join("nodes.json"), "{").unwrap();
         assert!(Inventory::read(home.path()).is_err());
+    }
+
+    #[test]
+    fn machines_are_told_apart_by_their_gpus() {
+        let with = |name: &str, gpus: &[&str]| {
+            let device = |gpu: &&str| node::facts::GpuDevice { name: (*gpu).to_owned(), ..Default::default() };
+            let mut facts = NodeFacts::default();
+            facts.gpu.devices = gpus.iter().map(device).collect();
+            Host { facts: Some(Box::new(facts)), ..host(name, false) }
+        };
+        let mut silent = with("e", &[]);
+        silent.facts.as_mut().unwrap().gpu.error = Some("it cannot be run".to_owned());
+        let hosts =
+            vec![with("a", &["A10", "A10"]), with("b", &[]), with("c", &["A10", "T4"]), host("d", false), silent];
+        let inventory = Inventory { hosts };
+        let found = inventory.by_gpus(ANY).into_iter().map(|(gpus, names)| format!("{gpus}: {names:?}"));
+        let expected = [r#"1 × A10 and 1 × T4: ["c"]"#, r#"2 × A10: ["a"]"#, r#"no GPU: ["b"]"#];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
     }
 
     #[test]
