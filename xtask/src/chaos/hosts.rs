@@ -154,7 +154,7 @@ impl HostsStorm {
             // Without libtorch there is something to copy for a while.
             self.lab_done(&["exec", &bare.number.to_string(), "umount", "/root/.cache/gradus"])?;
         }
-        let job = self.jobs.write(folder, &self.root, JobPlace::Hosts(options.nodes))?;
+        let job = self.jobs.write(folder, &self.root, JobPlace::Hosts(options.nodes, options.spares))?;
         self.start_server()?;
         let begun = Instant::now();
         let made = match options.schedules {
@@ -176,7 +176,7 @@ impl HostsStorm {
         while made < options.faults {
             self.mend()?;
             self.resume_full()?;
-            self.keep_busy(job, options.hosts / options.nodes)?;
+            self.keep_busy(job, options.jobs_at_once())?;
             if Instant::now() >= next {
                 made += u64::from(self.fault(&options.kinds, options.hosts)?);
                 next = Instant::now() + Duration::from_millis(500 + self.draws.below(4000));

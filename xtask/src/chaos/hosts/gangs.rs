@@ -17,7 +17,7 @@ pub(super) struct GangFailures {
     misnamed: Vec<String>,
     /// Those that no fault explains.
     unexplained: Vec<String>,
-    /// Machines without a fault that the next attempt was free to continue on, and those on which it did.
+    /// Machines without a fault that the next attempt was free to continue on, and those on which it did, or could have.
     survivors: u64,
     kept: u64,
 }
@@ -43,7 +43,11 @@ impl GangFailures {
         let mut found = GangFailures::default();
         // The newest attempt of each run.
         let mut newest: BTreeMap<&str, GangAttempt<'_>> = BTreeMap::new();
+        let mut released: BTreeSet<&str> = BTreeSet::new();
         for record in log {
+            if record["event"].as_str() == Some("release_intended") {
+                released.extend(record["instance"].as_str());
+            }
             let Some(attempt) = record["attempt"].as_str() else { continue };
             let run = attempt.rsplit_once("-a").map_or(attempt, |(run, _)| run);
             match record["event"].as_str() {
@@ -52,7 +56,9 @@ impl GangFailures {
                     let before = newest.insert(run, GangAttempt { instances: instances.clone(), survivors: None });
                     if let Some(survivors) = before.and_then(|before| before.survivors) {
                         found.survivors += survivors.len() as u64;
-                        found.kept += instances.iter().filter(|one| survivors.contains(*one)).count() as u64;
+                        // One that is in no attempt stands by.
+                        let is_kept = |one: &&&str| instances.contains(one) || !released.contains(*one);
+                        found.kept += survivors.iter().filter(is_kept).count() as u64;
                     }
                 }
                 Some("attempt_ended") => {
@@ -154,6 +160,7 @@ mod tests {
             intended("r-1-a1", "i1", &["i2", "i3"]),
             failed("r-1-a1", "node 1: killed", 20),
             // One without a fault was not kept.
+            json!({ "event": "release_intended", "instance": "i3", "at": 0 }),
             intended("r-1-a2", "i1", &["i4", "i5"]),
             failed("r-1-a2", "node 0: rank 2 is gone", 40),
             intended("r-1-a3", "i1", &["i4", "i6"]),

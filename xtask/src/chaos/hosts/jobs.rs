@@ -17,8 +17,8 @@ pub(super) enum StormJob {
 /// Where a job runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum JobPlace {
-    /// On so many hosts, with a process on each.
-    Hosts(u64),
+    /// On so many hosts, with a process on each, while so many more stand by.
+    Hosts(u64, u64),
     /// On this machine, with so many processes.
     Here(u64),
     /// On a machine that is rented for it alone.
@@ -37,7 +37,9 @@ impl StormJob {
     /// Writes the file of a job of this kind into a folder, with its program beside it, and returns where.
     pub(super) fn write(self, folder: &Path, root: &Path, place: JobPlace) -> Result<String, String> {
         let (name, head, processes) = match place {
-            JobPlace::Hosts(nodes) => ("ssh.yaml", format!("resources: {{infra: ssh}}\nnum_nodes: {nodes}\n"), 1),
+            JobPlace::Hosts(nodes, spares) => {
+                ("ssh.yaml", format!("resources: {{infra: ssh}}\n{}", machines(nodes, spares)), 1)
+            }
             JobPlace::Here(processes) => ("local.yaml", "resources: {infra: local}\n".to_owned(), processes),
             JobPlace::Rented => ("rented.yaml", RENTED.to_owned(), 1),
         };
@@ -71,6 +73,12 @@ impl StormJob {
     }
 }
 
+/// The keys that say how many machines a job has.
+fn machines(nodes: u64, spares: u64) -> String {
+    let spares = if spares > 0 { format!("spares: {spares}\n") } else { String::new() };
+    format!("num_nodes: {nodes}\n{spares}")
+}
+
 fn trainer(root: &Path, head: &str, processes: u64) -> String {
     let data = root.join("examples/digits.csv.gz");
     format!(
@@ -87,8 +95,11 @@ fn torchrun(torch: &Path, folder: &Path, (place, processes): (JobPlace, u64)) ->
     let name = torch.file_name().unwrap_or_default();
     let (resources, torch) = match place {
         // What a process makes of the loss of another is an exit code.
-        JobPlace::Hosts(nodes) => (
-            format!("resources: {{infra: ssh, job_recovery: {{max_restarts_on_errors: 1000}}}}\nnum_nodes: {nodes}\n"),
+        JobPlace::Hosts(nodes, spares) => (
+            format!(
+                "resources: {{infra: ssh, job_recovery: {{max_restarts_on_errors: 1000}}}}\n{}",
+                machines(nodes, spares)
+            ),
             PathBuf::from(HOSTS_CACHE).join(name),
         ),
         JobPlace::Here(_) => ("resources: {infra: local}\n".to_owned(), torch.to_owned()),
@@ -113,11 +124,12 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let written =
             |place| fs::read_to_string(StormJob::Trainer.write(&folder, Path::new("/src"), place).unwrap()).unwrap();
-        let (hosts, here) = (written(JobPlace::Hosts(2)), written(JobPlace::Here(2)));
+        let (hosts, here) = (written(JobPlace::Hosts(2, 0)), written(JobPlace::Here(2)));
         assert!(hosts.starts_with("name: chaos\nresources: {infra: ssh}\nnum_nodes: 2\ntrain:\n"), "{hosts}");
         assert!(here.starts_with("name: chaos\nresources: {infra: local}\ntrain:\n"), "{here}");
         assert!(hosts.contains("processes: 1\n") && here.contains("processes: 2\n"));
-        let program = torchrun(Path::new("/cache/torch-2"), &folder, (JobPlace::Hosts(2), 1)).unwrap();
+        let program = torchrun(Path::new("/cache/torch-2"), &folder, (JobPlace::Hosts(2, 1), 1)).unwrap();
+        assert!(program.contains("}}\nnum_nodes: 2\nspares: 1\nworkdir: "), "{program}");
         assert!(program.contains("PYTHONPATH: /root/.cache/gradus/torch-2,"), "{program}");
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -13,12 +13,21 @@ pub(super) struct HostsOptions {
     pub(super) hosts: u64,
     /// How many of them each job trains on.
     pub(super) nodes: u64,
+    /// How many more stand by for it.
+    pub(super) spares: u64,
     /// What the jobs are.
     pub(super) jobs: StormJob,
     /// What is done.
     pub(super) kinds: Vec<Fault>,
     /// Whether to build first, or to take what is in the target folder.
     pub(super) builds: bool,
+}
+
+impl HostsOptions {
+    /// For how many jobs there are hosts.
+    pub(super) fn jobs_at_once(&self) -> u64 {
+        self.hosts / (self.nodes + self.spares)
+    }
 }
 
 /// Reads them.
@@ -29,6 +38,7 @@ pub(super) fn options(arguments: &[String]) -> Result<HostsOptions, String> {
         seed: 1,
         hosts: 4,
         nodes: 1,
+        spares: 0,
         jobs: StormJob::Trainer,
         kinds: Vec::new(),
         builds: true,
@@ -43,21 +53,22 @@ pub(super) fn options(arguments: &[String]) -> Result<HostsOptions, String> {
             "--seed" => options.seed = number(value()?)?,
             "--on" => options.hosts = number(value()?)?.clamp(1, 9),
             "--nodes" => options.nodes = number(value()?)?.max(1),
+            "--spares" => options.spares = number(value()?)?,
             "--kinds" => options.kinds = kinds(value()?)?,
             "--torchrun" => options.jobs = StormJob::Torchrun,
             "--built" => options.builds = false,
             _ => {
-                let known =
-                    "--faults N, --schedules N, --seed S, --on HOSTS, --nodes N, --kinds KIND,…, --torchrun, --built";
+                let known = "--faults N, --schedules N, --seed S, --on HOSTS, --nodes N, --spares N, --kinds KIND,…, --torchrun, --built";
                 return Err(format!("`{word}` is not known; there are {known}"));
             }
         }
     }
-    if options.nodes > options.hosts {
-        return Err(format!(
-            "`--nodes {}`: there are {} hosts; more with `--on`, 9 at most",
-            options.nodes, options.hosts
-        ));
+    let machines = options.nodes.saturating_add(options.spares);
+    if machines > options.hosts {
+        let (nodes, spares, hosts) = (options.nodes, options.spares, options.hosts);
+        let asked =
+            if spares > 0 { format!("`--nodes {nodes} --spares {spares}`") } else { format!("`--nodes {nodes}`") };
+        return Err(format!("{asked}: there are {hosts} hosts; more with `--on`, 9 at most"));
     }
     // A disk of its own hides the cache with PyTorch.
     let can_be = |fault: &Fault| options.jobs == StormJob::Trainer || !fault.needs_refit();
@@ -104,6 +115,8 @@ mod tests {
         assert!(read("--torchrun --kinds clock").unwrap_err().contains("`clock` is not done with `--torchrun`"));
         assert_eq!(read("--nodes 2").unwrap().nodes, 2);
         assert!(read("--nodes 5").unwrap_err().starts_with("`--nodes 5`: there are 4 hosts"));
+        assert!(read("--nodes 2 --spares 3").unwrap_err().starts_with("`--nodes 2 --spares 3`: there are 4 hosts"));
+        assert_eq!(read("--nodes 2 --spares 2").unwrap().jobs_at_once(), 1);
         assert!(read("--kinds").unwrap_err().contains("needs a value"));
     }
 }

@@ -42,7 +42,7 @@ impl HostsStorm {
                 break;
             }
             self.mend()?;
-            self.keep_busy(job, options.hosts / options.nodes)?;
+            self.keep_busy(job, options.jobs_at_once())?;
             std::thread::sleep(Duration::from_millis(100 + self.draws.below(900)));
         }
         Ok(made)
@@ -55,7 +55,7 @@ impl HostsStorm {
         loop {
             self.mend()?;
             self.resume_full()?;
-            self.keep_busy(job, options.hosts / options.nodes)?;
+            self.keep_busy(job, options.jobs_at_once())?;
             if self.away.is_empty() && self.server.is_some() {
                 let over = *over.get_or_insert_with(Instant::now);
                 let live: Vec<_> = self.runs()?.into_iter().filter(|run| !run.is_over()).collect();
