@@ -47,8 +47,8 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         name: "the-last-process-that-failed-has-the-word",
         harm: "a run that failed says that a connection was lost, and not why",
         file: "crates/agent/src/attempt/program/failed.rs",
-        from: "ends.into_iter().min_by_key(",
-        to: "ends.into_iter().max_by_key(",
+        from: "ends.iter().copied().min_by_key(",
+        to: "ends.iter().copied().max_by_key(",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "that_failed_first_has_the_word" },
     },
     SourceMutant {

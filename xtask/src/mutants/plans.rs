@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const PLANS: &[SourceMutant] = &[
     SourceMutant {
+        name: "a-hang-is-named-before-its-cause",
+        harm: "of machines whose ranks wait for one that was stopped, the one that counts the seconds is blamed",
+        file: "crates/plan/src/verdict.rs",
+        from: "Cause::Hang => 2,",
+        to: "Cause::Hang => 1,",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "first_cause_is_named" },
+    },
+    SourceMutant {
         name: "degrees-are-not-multiplied",
         harm: "a job that says `data: 4, fsdp: 8` is planned, and paid for, on GPUs that it cannot use",
         file: "crates/plan/src/search/parallel/layouts.rs",
