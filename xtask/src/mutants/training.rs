@@ -271,8 +271,8 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         name: "fast-steps-hide-the-gpus",
         harm: "`gradus status` says nothing of the GPUs of a run with fast steps",
         file: "crates/server/src/series.rs",
-        from: "points.splice(0..0, devices);",
-        to: "drop(devices);",
+        from: "if !is_there {",
+        to: "if is_there {",
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "what_devices_do_is_found" },
     },
     SourceMutant {

@@ -186,6 +186,20 @@ mod tests {
     }
 
     #[test]
+    fn the_last_save_is_found_behind_many_fast_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut series = Series::open(&Home::open(folder.path()).unwrap()).unwrap();
+        let (run, instance) = (RunId::new("r"), InstanceId::new("r-i1"));
+        let saved = domain::rank::Checkpointed { step: 9, bytes: 1, stall_us: 7, commit_us: 8 };
+        let event = AgentEvent::Reported { rank: 0, report: Report::Checkpointed(saved) };
+        let mut entries = vec![step(1, "r-a1", 1), Entry { seq: 2, attempt: AttemptId::new("r-a1"), event }];
+        entries.extend((3..=300).map(|number| step(number, "r-a1", number)));
+        series.keep(domain::Timestamp(1), &run, &instance, &entries).unwrap();
+        let newest = series.newest_with_devices(&run, 200).unwrap();
+        assert_eq!((newest.len(), &newest[0].1.report), (201, &Report::Checkpointed(saved)));
+    }
+
+    #[test]
     fn goodput_is_read_as_it_was_written() {
         let parts = [1, 2, 3, 4, 5, 6, 7].map(domain::Elapsed);
         let [productive, start_up, data_wait, checkpoint, recovery, lost, waiting] = parts;
