@@ -285,6 +285,7 @@ impl Attempt {
     /// Runs due timers, and returns the outcome when the attempt is over.
     pub fn turn(&mut self, now: Duration) -> Option<AttemptEnd> {
         self.end_hanging(now);
+        self.record_silent(now);
         if let (Stage::Running { process, .. }, Working::Train { peers, .. }, None) =
             (&self.stage, &self.work, &self.ending)
             && now >= peers.kill_at()
@@ -324,7 +325,7 @@ impl Attempt {
             (Stage::Staging | Stage::Prepared { .. }, None, _) => Duration::MAX,
             (Stage::Staging | Stage::Prepared { .. }, Some(_), _) => Duration::ZERO,
             (Stage::Running { .. }, Some(ending), _) if ending.is_killed => Duration::MAX,
-            (Stage::Running { .. }, Some(ending), _) => ending.kill_at,
+            (Stage::Running { .. }, Some(_), _) => self.ends_at(),
             (Stage::Running { .. }, None, _) if self.stacks_until.is_some() => {
                 self.stacks_until.unwrap_or(Duration::MAX)
             }

@@ -20,6 +20,9 @@ const RECENT: usize = 31;
 /// Silence of so many median steps is a hang.
 const STEPS: u32 = 20;
 
+/// So long before ranks are killed that have not noticed the loss of others, their stacks are written down.
+const LOOKED_AT: Duration = Duration::from_secs(5);
+
 /// An evaluation may take so many times what as many training steps take.
 const EVALUATION: f64 = 3.0;
 
@@ -117,7 +120,8 @@ impl Attempt {
             (Some(_), false) if self.stacks_until.is_none() => self.record_stacks(now),
             (Some(_), false) | (None, false) => {}
             // It has reported in the meantime, and continues.
-            (None, true) => self.stacks_until = None,
+            (None, true) if self.ending.is_none() => self.stacks_until = None,
+            (None, true) => {}
         }
     }
 
@@ -143,6 +147,24 @@ impl Attempt {
         }
     }
 
+    /// Writes down what the threads of ranks stand at that are about to be killed because those of another machine have failed:
+    /// ranks that work notice that by themselves, and end sooner.
+    pub(super) fn record_silent(&mut self, now: Duration) {
+        let is_running = matches!(self.stage, Stage::Running { .. });
+        let is_due =
+            self.ending.as_ref().is_some_and(|ending| ending.why == StopReason::NodeLost && now >= self.ends_at());
+        if is_running && is_due && self.stacks_until.is_none() {
+            self.record_stacks(now);
+        }
+    }
+
+    /// When something is due next of ranks that were asked to end.
+    pub(super) fn ends_at(&self) -> Duration {
+        let Some(ending) = &self.ending else { return Duration::MAX };
+        let is_to_look = ending.why == StopReason::NodeLost && self.stacks_until.is_none();
+        ending.kill_at.saturating_sub(if is_to_look { LOOKED_AT } else { Duration::ZERO })
+    }
+
     /// Writes down what its threads stand at, before it is ended.
     fn record_stacks(&mut self, now: Duration) {
         self.stacks_until = Some(now + stacks::WITHIN);
@@ -162,9 +184,11 @@ impl Attempt {
         Vec::new()
     }
 
-    /// The path of the stack traces of a hang: next to the logs of the attempt.
+    /// The path of the stack traces of a hang: next to the logs of the attempt, a file for each machine.
     pub(super) fn stacks(&self) -> PathBuf {
-        Path::new(&self.start.folder).join("logs").join(format!("{}-stacks.txt", self.start.attempt))
+        let node = self.start.member.map_or(0, |place| place.rank);
+        let node = if node > 0 { format!("-node-{node}") } else { String::new() };
+        Path::new(&self.start.folder).join("logs").join(format!("{}{node}-stacks.txt", self.start.attempt))
     }
 }
 

@@ -281,7 +281,7 @@ fn ranks_on_several_machines_start_when_all_are_prepared_and_end_when_one_is_los
 #[test]
 fn a_process_that_stood_still_while_another_machine_failed_is_named() {
     let scene = Scene::new("still", "node_lost:300");
-    let file = "run: |\n  sleep 60 &\n  kill -STOP $!\n  sleep 0.2\n  echo still\n  wait\n";
+    let file = "run: |\n  trap '' TERM\n  sleep 60 &\n  kill -STOP $!\n  sleep 0.2\n  echo still\n  wait\n";
     scene.control.order(vec![scene.prepare(1, file)]);
     let is_prepared = |entry: &Entry| matches!(entry.event, AgentEvent::Prepared { .. });
     scene.control.wait("readiness", |entries| entries.iter().any(is_prepared));
@@ -293,6 +293,9 @@ fn a_process_that_stood_still_while_another_machine_failed_is_named() {
     let (found, code) = finding(scene.end(1));
     assert_eq!((found.cause, code), (Cause::Killed, None), "{found:?}");
     assert!(found.message.contains("was stopped by a signal"), "{found:?}");
+    let stacks = scene.folder.join("logs").join(format!("{}-node-1-stacks.txt", scene.attempt(1)));
+    let text = until("stacks", || fs::read_to_string(&stacks).ok().filter(|text| !text.is_empty()));
+    assert!(text.contains("T (stopped)"), "{text}");
 }
 
 /// A job whose program uses gradus as `behaviour` specifies, with a worker that SIGTERM would end.
