@@ -61,13 +61,18 @@ fn failed_first(text: &str, own: u32, exit: Exit) -> FailedFirst {
     };
     // A thread of NCCL's ends its process by SIGABRT where another one is gone.
     let code_of = |code: i32| if code == -libc::SIGABRT { 1 } else { code };
-    let is_lost = report.failed.iter().all(|(rank, code)| is_victim(report.before, *rank, code_of(*code)));
+    // All but the first may have been ended by torchrun.
+    let is_ended = |code: i32| [-libc::SIGTERM, -libc::SIGKILL].contains(&code);
+    let failed = report.failed.iter().enumerate().filter(|(place, (_, code))| *place == 0 || !is_ended(*code));
+    let failed: Vec<(u32, i32)> = failed.map(|(_, process)| *process).collect();
+    let is_lost = failed.iter().all(|(rank, code)| is_victim(report.before, *rank, code_of(*code)));
     let first = report.failed.first().map_or(own, |(rank, _)| *rank);
-    let said = log::last_lines(report.before, is_said_by(report.before, own, first));
+    let is_its = is_said_by(report.before, own, first);
+    let said = log::last_lines(report.before, |line| is_its(line) && !line.contains(torchrun::LAUNCHER));
     let said = [said.as_str(), report.signalled.unwrap_or("")].join("\n").trim().to_owned();
     let said = Some(said).filter(|said| !said.is_empty());
-    // So end processes that are told to.
-    let is_by_itself = !is_lost && report.failed.iter().any(|(_, code)| *code != -libc::SIGTERM);
+    // So the first one ends if it is told to.
+    let is_by_itself = !is_lost && failed.iter().any(|(_, code)| *code != -libc::SIGTERM);
     FailedFirst { said, is_by_itself, has_lost_another: is_lost }
 }
 
@@ -163,6 +168,12 @@ mod tests {
         assert_eq!(which(&raised.replace("[rank1]: ", ""), 0, failed), (false, false));
         assert_eq!(which(&lost(0), 0, Exit::Code(137)), (false, false), "killed");
         assert_eq!(which(&lost(0), 0, Exit::Signal(libc::SIGTERM)), (false, false));
+        // The others of its machine are ended by torchrun, and told as well.
+        let ended = "Failures:\n[1]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : -15 (pid: 8)\n----\n";
+        let with_others =
+            |rank: u32, code: i32| told(rank, code).replace("Failures:\n  <NO_OTHER_FAILURES>\n----\n", ended);
+        assert_eq!(which(&(lost(1) + &lost(0) + &with_others(1, 1)), 0, failed), (false, true));
+        assert_eq!(which(&(lost(0) + &with_others(2, -9)), 0, failed), (true, false));
         let watchdog = "[rank1]:[E1128 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL\n";
         assert_eq!(which(&(watchdog.to_owned() + &told(1, -6)), 1, failed), (false, true));
         // The program's own text is no sign.

@@ -1,17 +1,22 @@
 //! What torchrun writes down of processes that have failed: their ranks and codes, and which it takes for the cause.
 //!
 //! First a line `… failed (exitcode: -9) local_rank: 0 (pid: 7) of binary: …`, then a traceback of its own, then a table with
-//! `rank`, `exitcode` and `traceback` of each process that it has found failed, the first one last.
+//! `rank`, `exitcode` and `traceback` of each process that it has found failed, or has ended because of that, the first one
+//! last.
 
 /// What the line about a failure has before the code of the process.
 const FAILED: &str = "failed (exitcode: ";
+
+/// What its own lines have in them before that.
+pub const LAUNCHER: &str = "torch/distributed/elastic/";
 
 /// What torchrun says at the end of a log.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TorchrunReport<'a> {
     /// What the log has before that.
     pub before: &'a str,
-    /// Ranks and codes of the processes that failed, the first one first; one that signal N has ended has the code −N.
+    /// Ranks and codes of the processes that failed or were ended then, the first one first; one that signal N has ended has
+    /// the code −N.
     pub failed: Vec<(u32, i32)>,
     /// How a signal has ended the first one, if one has.
     pub signalled: Option<&'a str>,
