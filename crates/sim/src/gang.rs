@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use control::SupervisorInput;
+use domain::random::{Draws, key};
 use domain::rental::MachineHandle;
 use domain::run::{AttemptEnd, InstanceState, RunState};
 use domain::wire::{AgentEvent, NodeAddress};
@@ -12,7 +13,7 @@ use plan::{AttemptState, Policy};
 
 use crate::ranks::failed;
 use crate::rule::Rule;
-use crate::scenario::SECOND;
+use crate::scenario::{SECOND, Scenario, SimulatedSchedule, SimulatedSweep};
 use crate::simulation::{SimEvent, Simulation};
 
 /// How long ranks wait for the others at the meeting.
@@ -23,6 +24,26 @@ const RESTS: u64 = 120 * SECOND;
 
 /// How long machines may wait for others of their run, in addition to their boots.
 const WAITING: u64 = 180 * SECOND;
+
+impl Scenario {
+    /// The scenario of a seed with one run, on 5 to 64 machines, in an account that may have so many.
+    pub fn draw_large(seed: u64) -> Scenario {
+        let mut draws = Draws::new(key(seed, [19]));
+        let nodes = 5 + draws.below(60) as u32;
+        let least = if draws.below(2) == 0 { nodes } else { 1 + draws.below(u64::from(nodes)) as u32 };
+        let drawn = Scenario::draw(seed);
+        Scenario {
+            runs: 1,
+            nodes,
+            least,
+            capacity: drawn.capacity.map(|_| nodes as usize - 1),
+            quota: 0,
+            sweep: SimulatedSweep::default(),
+            schedule: SimulatedSchedule::default(),
+            ..drawn
+        }
+    }
+}
 
 impl Simulation {
     /// All that a rank needs is on its machine.

@@ -14,6 +14,8 @@ usage: cargo xtask sim [--seeds FIRST..LAST]            run these schedules; by 
        cargo xtask sim --rules [--seeds FIRST..LAST]    break each rule, and find the first schedule that fails
        cargo xtask sim --rule NAME [--seeds FIRST..LAST] the same of one rule
        cargo xtask sim --before [--seeds FIRST..LAST]   what becomes of them with the design of before
+       cargo xtask sim --gangs [--seeds FIRST..LAST]    the same with a run on 5 to 64 machines in each; by default 0..1000
+       cargo xtask sim --gangs --explain SEED           print what happens in one of those
        cargo xtask sim --goodput [SEEDS]                how much of their time runs on 1 to 64 machines use, by the rate of failures
        cargo xtask sim --explain SEED [--rule NAME]     print what happens in one schedule
        cargo xtask sim --log SEED                       print the event log of one schedule, one record per line
@@ -29,8 +31,11 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut out = std::io::stdout().lock();
     let done = match words.as_slice() {
-        [] => schedules(&mut out, 0..10_000),
-        ["--seeds", seeds] => range(seeds).and_then(|seeds| schedules(&mut out, seeds)),
+        [] => schedules(&mut out, 0..10_000, &USUAL),
+        ["--seeds", seeds] => range(seeds).and_then(|seeds| schedules(&mut out, seeds, &USUAL)),
+        ["--gangs"] => schedules(&mut out, 0..1_000, &LARGE),
+        ["--gangs", "--seeds", seeds] => range(seeds).and_then(|seeds| schedules(&mut out, seeds, &LARGE)),
+        ["--gangs", "--explain", seed] => number(seed).and_then(|seed| explain(&mut out, seed, None, &LARGE)),
         ["--rules"] => rules(&mut out, 0..20_000, &Rule::ALL),
         ["--rules", "--seeds", seeds] => range(seeds).and_then(|seeds| rules(&mut out, seeds, &Rule::ALL)),
         ["--rule", name] => rule(name).and_then(|rule| rules(&mut out, 0..20_000, &[rule])),
@@ -39,8 +44,10 @@ fn main() -> ExitCode {
         ["--before", "--seeds", seeds] => range(seeds).and_then(|seeds| before(&mut out, seeds)),
         ["--goodput"] => goodput(&mut out, 4),
         ["--goodput", seeds] => number(seeds).and_then(|seeds| goodput(&mut out, seeds)),
-        ["--explain", seed] => number(seed).and_then(|seed| explain(&mut out, seed, None)),
-        ["--explain", seed, "--rule", name] => number(seed).and_then(|seed| explain(&mut out, seed, Some(rule(name)?))),
+        ["--explain", seed] => number(seed).and_then(|seed| explain(&mut out, seed, None, &USUAL)),
+        ["--explain", seed, "--rule", name] => {
+            number(seed).and_then(|seed| explain(&mut out, seed, Some(rule(name)?), &USUAL))
+        }
         ["--log", seed] => number(seed).and_then(|seed| log(&mut out, seed)),
         ["--shrink", seed] => number(seed).and_then(|seed| shrink(&mut out, seed, None)),
         ["--shrink", seed, "--rule", name] => number(seed).and_then(|seed| shrink(&mut out, seed, Some(rule(name)?))),
@@ -71,8 +78,18 @@ fn rule(name: &str) -> Result<Rule, String> {
     found.ok_or_else(|| format!("error: `{name}` is no rule; there are {:?}", Rule::ALL))
 }
 
+/// Which schedules are run.
+struct Kind {
+    draw: fn(u64) -> Scenario,
+    /// What a command says before `--explain`.
+    option: &'static str,
+}
+
+const USUAL: Kind = Kind { draw: Scenario::draw, option: "" };
+const LARGE: Kind = Kind { draw: Scenario::draw_large, option: "--gangs " };
+
 /// Runs schedules on all cores.
-fn schedules(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
+fn schedules(out: &mut impl Write, seeds: Range<u64>, kind: &Kind) -> Result<(), String> {
     let before = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let next = AtomicU64::new(seeds.start);
     let total = Mutex::new((ScheduleStats::default(), Vec::<Failure>::new()));
@@ -85,7 +102,7 @@ fn schedules(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
                     if seed >= seeds.end {
                         return;
                     }
-                    let result = sim::check(seed, None);
+                    let result = sim::run(seed, (kind.draw)(seed), None, false);
                     let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     match result {
                         Ok(stats) => total.0.add(&stats),
@@ -121,7 +138,9 @@ fn schedules(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
     );
     match failures.first() {
         None => Ok(()),
-        Some(failure) => Err(format!("see what happens with `cargo xtask sim --explain {}`", failure.seed)),
+        Some(failure) => {
+            Err(format!("see what happens with `cargo xtask sim {}--explain {}`", kind.option, failure.seed))
+        }
     }
 }
 
@@ -193,8 +212,8 @@ fn goodput(out: &mut impl Write, seeds: u64) -> Result<(), String> {
     Ok(())
 }
 
-fn explain(out: &mut impl Write, seed: u64, rule: Option<Rule>) -> Result<(), String> {
-    let scenario = Scenario::draw(seed);
+fn explain(out: &mut impl Write, seed: u64, rule: Option<Rule>, kind: &Kind) -> Result<(), String> {
+    let scenario = (kind.draw)(seed);
     let _ = writeln!(out, "{scenario:#?}");
     print_trace(out, sim::run(seed, scenario, rule, true))
 }

@@ -24,6 +24,12 @@ fn some_schedules_submit_runs_and_some_sweeps() {
 }
 
 #[test]
+fn large_gangs_have_up_to_64_machines() {
+    let nodes: Vec<u32> = (0..2_000).map(|seed| Scenario::draw_large(seed).nodes).collect();
+    assert_eq!((nodes.iter().min(), nodes.iter().max()), (Some(&5), Some(&64)));
+}
+
+#[test]
 fn each_rule_is_needed() {
     for rule in Rule::ALL {
         let found = (0..20_000).find_map(|seed| check(seed, Some(rule)).err());

@@ -299,7 +299,7 @@ impl Simulation {
     /// Whether a run was asked for no more machines than its waits allow.
     pub(crate) fn asks_in_peace(&self, run: &RunId) -> bool {
         let kinds = 1 + self.scenario.alternatives as usize;
-        let most = MACHINES.max(MACHINES_OF_A_KIND * kinds);
+        let most = MACHINES.max(MACHINES_OF_A_KIND * kinds) * self.scenario.nodes.div_ceil(4) as usize;
         let known = self.process.archive.runs.get(run);
         known.is_none_or(|known| known.instances.len() <= most || self.scenario.work.failures.is_some())
     }
