@@ -1,7 +1,7 @@
 //! A cloud whose machines are hosts of the lab (`cargo xtask lab cloud`): each can be reached, is told that it is taken back,
 //! and ends itself once nobody attends it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -52,10 +52,10 @@ impl Cloud {
         self.line()
     }
 
-    /// The hosts that are rented now.
-    fn hosts(&mut self) -> BTreeSet<u64> {
+    /// The hosts that are rented now, by AWS's name of the machine.
+    fn rented(&mut self) -> BTreeMap<String, u64> {
         let rented = self.ask("rented");
-        rented.as_object().unwrap().values().filter_map(Value::as_u64).collect()
+        rented.as_object().unwrap().iter().map(|(handle, host)| (handle.clone(), host.as_u64().unwrap())).collect()
     }
 
     /// Has a home rent from this cloud; its machines are reached as this file of `ssh` says, or as the cloud does.
@@ -110,7 +110,7 @@ fn a_run_whose_machine_has_notice_goes_on_on_another_and_nothing_is_left() {
     cloud.settle(&scene, None);
     let mut run = cloud.run(&scene, LONG);
     scene.wait("checkpoints have come here", 240, || scene.manifests() >= 2);
-    let host = cloud.hosts().pop_first().expect("a machine is rented");
+    let (_, host) = cloud.rented().pop_first().expect("a machine is rented");
     assert_eq!(cloud.ask(&format!("notice {host} 60")), true);
     scene.wait("the run has ended", 480, || run.try_wait().unwrap().is_some());
     let text = cloud.gradus(&scene, &["events", "--json"]);
@@ -119,7 +119,7 @@ fn a_run_whose_machine_has_notice_goes_on_on_another_and_nothing_is_left() {
     assert!(of(&records, "attempt_ready").len() >= 2, "it went on elsewhere: {text}");
     assert_eq!(scene.weights(), expected(LONG), "the bits of a run that nothing happened to");
 
-    scene.wait("nothing is rented", 120, || cloud.hosts().is_empty());
+    scene.wait("nothing is rented", 120, || cloud.rented().is_empty());
     assert_eq!(cloud.gradus(&scene, &["cloud", "audit", "aws", "--json"]), "", "nothing is left");
     let meter = cloud.ask("meter");
     let rents = meter.as_array().unwrap();
@@ -148,12 +148,12 @@ fn a_machine_that_nobody_attends_is_off_within_its_bound() {
         let is_never_reached = at == 2;
         cloud.settle(scene, is_never_reached.then_some(unreachable.to_str().unwrap()));
         let mut server = cloud.run(scene, 1_000_000);
-        let mut host = None;
+        let mut new = None;
         scene.wait("a machine is rented", 120, || {
-            host = cloud.hosts().difference(&known).next().copied();
-            host.is_some()
+            new = cloud.rented().into_iter().find(|(handle, _)| !known.contains(handle));
+            new.is_some()
         });
-        let host = host.expect("it was waited for");
+        let (handle, host) = new.expect("it was waited for");
         if !is_never_reached {
             scene.wait("it trains", 240, || scene.manifests() >= 1);
         }
@@ -162,13 +162,13 @@ fn a_machine_that_nobody_attends_is_off_within_its_bound() {
         if at == 1 {
             scene.lab(&["exec", &host.to_string(), "pkill", "-9", "-f", r"\.gradus/"]);
         }
-        known.insert(host);
+        known.insert(handle);
     }
     let begun = Instant::now();
     // The slowest is the one whose agent saves first and then leaves; an agent asks and writes a few times a second.
     let bound = Duration::from_secs(ABANDONED + SILENCE + 60);
-    while !cloud.hosts().is_empty() {
-        assert!(begun.elapsed() < bound, "after {bound:?} these hosts are on: {:?}", cloud.hosts());
+    while !cloud.rented().is_empty() {
+        assert!(begun.elapsed() < bound, "after {bound:?} these are on: {:?}", cloud.rented());
         std::thread::sleep(Duration::from_millis(500));
     }
     let meter = cloud.ask("meter");

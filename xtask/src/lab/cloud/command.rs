@@ -26,6 +26,7 @@ const SILENCE: u64 = 1800;
 /// A moto, ended when dropped.
 pub struct LabMoto {
     process: Child,
+    /// On loopback.
     pub port: u16,
 }
 

@@ -13,6 +13,7 @@ pub struct MeteredRent {
     pub host: u8,
     /// Seconds since 1970.
     pub began: f64,
+    /// The same; none while it is rented.
     pub ended: Option<f64>,
 }
 

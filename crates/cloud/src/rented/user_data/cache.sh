@@ -3,8 +3,10 @@
 # be had, the cache is on the machine's own disk like everything else.
 caches_inside() {
     has_user || return 0
-    place=$(getent passwd gradus | cut -d: -f6)/.gradus/homes/$GRADUS_OWNER/cache
-    mkdir -p "$place" && chown -R gradus "${place%/homes/*}" || return 0
+    own=$(getent passwd gradus | cut -d: -f6)/.gradus
+    place=$own/homes/$GRADUS_OWNER/cache
+    (umask 077 && mkdir -p "$place") || return 0
+    chown gradus "$own" "$own/homes" "${place%/cache}" "$place" || return 0
     starts_images_own
     if mountpoint -q "$GRADUS_IMAGES_OWN"; then
         mkdir -p "$GRADUS_IMAGES_OWN/gradus" && mount --bind "$GRADUS_IMAGES_OWN/gradus" "$place"
