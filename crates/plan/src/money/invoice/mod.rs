@@ -7,6 +7,7 @@ mod amount;
 mod columns;
 mod compare;
 mod days;
+mod explorer;
 mod kinds;
 mod read;
 
@@ -19,7 +20,7 @@ pub use read::read_invoice;
 /// Whose export it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvoiceFormat {
-    /// A Cost and Usage Report of AWS, legacy or 2.0.
+    /// A Cost and Usage Report of AWS, legacy or 2.0, or an answer of its Cost Explorer.
     Aws,
     /// A billing export of Google Cloud.
     Gcp,

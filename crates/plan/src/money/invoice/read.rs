@@ -5,15 +5,18 @@ use domain::run::BilledKind;
 
 use super::amount::InvoiceAmount;
 use super::columns::Columns;
-use super::{Invoice, InvoiceError, InvoiceFormat, InvoiceLine, days, kinds};
+use super::{Invoice, InvoiceError, InvoiceFormat, InvoiceLine, days, explorer, kinds};
 
 /// Reads a provider's export: a Cost and Usage Report of AWS, a billing export of Google Cloud, cost details of Azure, or
-/// `resource,day,usd`. The columns say which one it is.
+/// `resource,day,usd`, of which the columns say which one it is; or JSON of the Cost Explorer of AWS.
 ///
 /// # Errors
 /// [`InvoiceError`] at the first line that cannot be read, and for amounts in another currency than US dollars.
 pub fn read_invoice(text: &str) -> Result<Invoice, InvoiceError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if explorer::is_explorers(text) {
+        return explorer::read(text);
+    }
     let mut reader = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(text.as_bytes());
     let at = |line: u64| move |(message, hint): (String, &str)| InvoiceError { line, message, hint: hint.to_owned() };
     let columns = match reader.headers() {
@@ -174,7 +177,7 @@ fn need(columns: &Columns, names: &[&str], shown: &str, hint: &'static str) -> R
 }
 
 /// A name without the path before it, such as `i-0abc` of an ARN.
-fn last_part(name: &str) -> &str {
+pub fn last_part(name: &str) -> &str {
     name.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
 }
 

@@ -24,7 +24,7 @@ use crate::table;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The provider's export as CSV, plain or gzipped: a Cost and Usage Report of AWS, a billing export of Google Cloud, cost
-    /// details of Azure, or `resource,day,usd`; all files of it
+    /// details of Azure, or `resource,day,usd`; or JSON of the Cost Explorer of AWS; all files of it
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Adjust the costs of runs to the bill, where both are final
