@@ -3,6 +3,7 @@
 mod clouds;
 pub mod constraints;
 pub mod cores;
+mod image;
 #[cfg(test)]
 mod phantoms;
 mod ranked;
@@ -18,7 +19,7 @@ use domain::listing::Cloud;
 use domain::plan::CostSpread;
 use domain::terms::PurchaseOption;
 use domain::wants::{Spot, Wants};
-use domain::{Duration, Elapsed, Job, Money, Offer, Plan, Rate, Work, torch};
+use domain::{Duration, Elapsed, Job, Money, Offer, Plan, Rate};
 use plan::local::JobFacts;
 use server::Home;
 
@@ -26,6 +27,7 @@ use crate::error::{Error, exit};
 use crate::figures::{OLD_DAYS, day_of, is_old};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
+use image::of_image;
 use ranked::{Chosen, Ranked, ranked};
 use zones::{Zones, zones};
 
@@ -149,16 +151,6 @@ fn foretell(plan: &mut Plan, job: &Job, chosen: Chosen, disk: Rate) {
     (plan.time, plan.cost) = (Some(forecast.time), Some(cost));
     plan.reserve = job.budget.map_or(cost.high, |budget| budget.max);
     plan.assumptions = assumptions;
-}
-
-/// What the built-in trainer needs to use the GPUs of a rented machine.
-fn of_image(job: &Job, catalog: &Catalog, offer: &Offer) -> Option<String> {
-    let choice = offer.kind.parse::<MachineChoice>().ok()?;
-    let listing = catalog.listings.iter().find(|listing| listing.instance_type == choice.machine)?;
-    let has_gpus = listing.gpus.count > 0;
-    (matches!(job.work, Work::Train(_)) && has_gpus).then(|| {
-        format!("the machine's image has PyTorch {} for CUDA; without it, training runs on its CPU", torch::VERSION)
-    })
 }
 
 /// That the price of an offer is old, and how to get the current one.
