@@ -8,6 +8,7 @@ pub(crate) mod amount;
 pub mod described;
 pub mod gpus;
 pub mod import;
+mod layouts;
 mod listings;
 mod places;
 pub mod refreshed;

@@ -99,6 +99,28 @@ mod tests {
     }
 
     #[test]
+    fn dividing_gpus_is_all_that_is_allowed_as_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let rules = folder.path().join("gradus");
+        let allow = |programs: &str| {
+            let script = format!("{programs}\nGRADUS_SUDOERS='{}'\nmay_divide_gpus", folder.path().display());
+            run(&script, "/usr/bin:/bin");
+            std::fs::read_to_string(&rules).unwrap_or_default()
+        };
+        // A function that hides a program, and one that is found.
+        assert_eq!(allow("command() { false; }"), "", "there is no GPU of NVIDIA");
+        let text = allow("command() { echo /usr/bin/nvidia-smi; }");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines.len() == 4
+                && lines.iter().all(|line| line.starts_with("gradus ALL=(root) NOPASSWD: /usr/bin/nvidia-smi "))
+        );
+        assert!(lines[3].ends_with("nvidia-smi mig -i [0-9]* -cgi [0-9]* -C"), "{text}");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&rules).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o440);
+    }
+
+    #[test]
     fn an_end_that_does_not_come_about_is_forced() {
         let named = |name: &str| format!("{name}() {{ echo {name} \"$@\"; }}\n");
         let programs: String = ["sleep", "systemctl", "shutdown", "poweroff"].map(named).concat();

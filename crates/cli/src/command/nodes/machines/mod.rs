@@ -5,6 +5,7 @@ mod delete;
 mod disk;
 mod kept;
 mod list;
+mod mig;
 mod stoppable;
 pub mod timetable;
 mod up;

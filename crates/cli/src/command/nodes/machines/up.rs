@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use cloud::Catalog;
 use domain::Rate;
 use domain::file::written::JobText;
 use server::Home;
 
-use super::MARK;
 use super::timetable::{TIMETABLE, Timetable};
+use super::{MARK, mig};
 use crate::command::run::{StartOptions, start};
 use crate::error::{Error, exit};
 use crate::local::disks::STOPPING_CLOUDS;
@@ -31,6 +32,9 @@ pub struct Args {
     /// The cloud's name of the machine, such as `g4dn.xlarge`
     #[arg(long, value_name = "TYPE")]
     instance_type: Option<String>,
+    /// Divide each GPU by MIG into these profiles, such as `3g.40gb,3g.40gb`
+    #[arg(long, value_name = "PROFILES", requires = "gpus")]
+    mig: Option<String>,
     /// Size of the disk in GB
     #[arg(long, value_name = "GB")]
     disk: Option<String>,
@@ -88,12 +92,21 @@ impl Args {
     }
 }
 
-/// The job file: a program that waits.
-fn compose(args: &Args) -> JobText {
+/// The parts that each GPU is divided into; none where it stays whole.
+fn layout(args: &Args, home: &Path) -> Result<Option<Vec<String>>, Error> {
+    let (Some(profiles), Some(gpus)) = (&args.mig, &args.gpus) else { return Ok(None) };
+    let catalog = Catalog::open(home)?;
+    let hint = "leave `--mig` out for whole GPUs; `gradus catalog gpus` lists GPUs".to_owned();
+    let layout = mig::layout(gpus, profiles, &catalog.gpus);
+    layout.map(Some).map_err(|why| Error::Usage { message: format!("`--mig`: {why}"), hint })
+}
+
+/// The job file: a program that divides its GPUs, if that is asked for, and waits.
+fn compose(args: &Args, layout: Option<&[String]>) -> JobText {
     let mut job = JobText::default();
     let time = args.length();
     job.text("name", &args.name);
-    job.text("run", "exec sleep infinity");
+    job.text("run", format!("{}exec sleep infinity", layout.map(mig::script).unwrap_or_default()));
     let text = [
         ("project", args.project.as_ref()),
         ("resources.infra", Some(&args.infra)),
@@ -157,7 +170,8 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         });
     }
     args.check_timetable()?;
-    let text = compose(&args).render();
+    let layout = layout(&args, &settings.home)?;
+    let text = compose(&args, layout.as_deref()).render();
     let names = (args.name.as_str(), Path::new("."));
     let loaded = load(text.clone(), names, &JobOverrides::default(), &GlobalSettings::variable, printer);
     let loaded = loaded.map_err(in_flags)?;
@@ -173,6 +187,9 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         return Err(in_flags(Error::Job(unrentable.clone())));
     }
     let home = Home::open(&settings.home)?;
+    if let Some(layout) = layout.filter(|_| !printer.is_json()) {
+        printer.data(format!("mig      each GPU as {}", layout.join(", ")));
+    }
     let (job, plan) = draft_loaded(loaded, Rate::default(), settings, &home, printer).map_err(in_flags)?;
     let code = start(job, plan, &args.name, &StartOptions::detached(args.yes), settings, &home, printer)?;
     if code == exit::DONE && !printer.is_json() {
