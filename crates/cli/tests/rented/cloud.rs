@@ -16,7 +16,7 @@ const ELSEWHERE: &str = "21,22";
 const ALONE: &str = "23,24,25";
 
 /// Seconds without a sign of an agent after which a machine ends itself here, and in which the agent of `gradus run` gives up.
-const SILENCE: u64 = 40;
+const SILENCE: u64 = 30;
 const ABANDONED: u64 = 60;
 
 /// Epochs of a run that is still training when it learns of a notice, which it asks for every 5 s.
@@ -112,7 +112,7 @@ fn a_run_whose_machine_has_notice_goes_on_on_another_and_nothing_is_left() {
     scene.wait("checkpoints have come here", 240, || scene.manifests() >= 2);
     let (_, host) = cloud.rented().pop_first().expect("a machine is rented");
     assert_eq!(cloud.ask(&format!("notice {host} 60")), true);
-    scene.wait("the run has ended", 480, || run.try_wait().unwrap().is_some());
+    scene.wait("the run has ended", 900, || run.try_wait().unwrap().is_some());
     let text = cloud.gradus(&scene, &["events", "--json"]);
     let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(of(&records, "reclaim_noticed").len(), 1, "its metadata service has said so: {text}");
