@@ -146,6 +146,14 @@ fn sent_to_aws() -> Vec<Value> {
         query::change_ingress(false, "sg-1", &rule(Peer::V4("192.0.2.1/32".into()))),
         query::change_ingress(false, "sg-1", &rule(Peer::V6("2001:db8::/32".into()))),
         query::dry(query::terminate(&["i-1"])),
+        query::describe_reservations(),
+        query::run_instances(query::params([
+            ("MinCount", "1"),
+            ("MaxCount", "1"),
+            ("ClientToken", "reserved"),
+            ("CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId", "cr-1"),
+            ("InstanceMarketOptions.MarketType", "capacity-block"),
+        ])),
         query::assume_role("arn:aws:iam::123456789012:role/x", "gradus", Some("external"), Some("3600")),
     ];
     for query in others {
