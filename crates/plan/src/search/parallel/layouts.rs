@@ -116,8 +116,7 @@ const LONG_SEQUENCE: u64 = 32_768;
 const CONTEXTS: [u32; 4] = [2, 4, 8, 16];
 
 /// Ways to share long sequences: context parallelism, beside tensor parallelism whose ranks divide the sequence too. State is
-/// sharded over the ranks that hold the same weights, of other samples or other parts of them. With few samples in a step nothing is gathered often, so
-/// that gradients and weights are worth sharding here.
+/// sharded over the ranks that hold the same weights, for other samples or other parts of them.
 fn dividing_sequences(spec: &TrainingSpec, gpus: u32, tensors: &[u32]) -> Vec<ParallelDegrees> {
     let tokens = spec.network.tokens;
     let mut found = Vec::new();
@@ -139,11 +138,7 @@ fn dividing_sequences(spec: &TrainingSpec, gpus: u32, tensors: &[u32]) -> Vec<Pa
                 sequence: *tensor > 1,
                 ..ParallelDegrees::default()
             };
-            let zeros = match (parallel.replicas(), tensor) {
-                (1, _) => &STAGES[..1],
-                (_, 1) => &STAGES[..],
-                _ => &STAGES[..3],
-            };
+            let zeros = if *tensor == 1 { &STAGES[..] } else { &STAGES[..3] };
             found.extend(zeros.iter().map(|zero| ParallelDegrees { zero: *zero, ..parallel }));
         }
     }
