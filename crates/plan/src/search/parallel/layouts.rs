@@ -23,8 +23,8 @@ pub(in crate::search) fn layouts(spec: &TrainingSpec, nodes: u32, gpus_per_node:
 
 /// How ranks may share the work, the simplest first: data parallelism, then sharding of more and more state; then, if
 /// the network has attention and blocks, tensor parallelism within a node, and pipeline stages over nodes. Weights are not
-/// sharded in combination with these (each micro-batch would gather them), and gradients not in pipelines. Experts and long
-/// sequences are divided as well.
+/// sharded in combination with these (each micro-batch would gather them), gradients beside divided sequences only. Experts
+/// and long sequences are divided as well.
 fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<ParallelDegrees> {
     let gpus = nodes * gpus_per_node;
     let tensors = tensors(spec, gpus_per_node);
@@ -49,7 +49,8 @@ fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<Paralle
     for tensor in &tensors {
         match tensor {
             1 => add(1, 1, &STAGES),
-            _ => add(*tensor, 1, &STAGES[..3]),
+            tensor if usually_divides_sequence(spec, *tensor) => add(*tensor, 1, &STAGES[..3]),
+            _ => add(*tensor, 1, &STAGES[..2]),
         }
     }
     for pipeline in pipelines(spec, nodes) {
