@@ -71,7 +71,7 @@ fn dividing_experts(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32, tensors
     let models: Vec<(u32, u32)> = tensors.iter().map(|tensor| (*tensor, 1)).chain(pipelines).collect();
     let mut found = Vec::new();
     for expert in expert_degrees(spec.network.experts, gpus_per_node, gpus) {
-        for (tensor, pipeline) in &models {
+        for &(tensor, pipeline) in &models {
             let data = gpus / (tensor * pipeline);
             let divides = gpus.is_multiple_of(tensor * pipeline) && (data * tensor).is_multiple_of(expert);
             if !divides {
@@ -79,10 +79,10 @@ fn dividing_experts(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32, tensors
             }
             let parallel = ParallelDegrees {
                 data,
-                tensor: *tensor,
-                pipeline: *pipeline,
+                tensor,
+                pipeline,
                 expert,
-                sequence: usually_divides_sequence(spec, *tensor),
+                sequence: usually_divides_sequence(spec, tensor),
                 ..ParallelDegrees::default()
             };
             let zeros = match (data, tensor, pipeline) {
