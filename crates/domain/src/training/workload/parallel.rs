@@ -33,11 +33,11 @@ pub struct WorkloadParallel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 256))]
     pub virtual_stages: Option<u32>,
-    /// Context parallelism: ranks that divide each sequence (Liu et al. 2023, ring attention). Default: 1.
+    /// Context parallelism: ranks that divide each sequence (Liu et al. 2023, ring attention). Default: 1 below 32,768 tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_024))]
     pub context: Option<u32>,
-    /// Expert parallelism: ranks, of those above, that divide the experts of a layer. Default: 1.
+    /// Expert parallelism: ranks, of those above, that divide the experts of a layer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_024))]
     pub expert: Option<u32>,

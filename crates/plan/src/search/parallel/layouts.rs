@@ -109,10 +109,6 @@ fn expert_degrees(experts: u32, gpus_per_node: u32, gpus: u32) -> Vec<u32> {
     degrees
 }
 
-/// Tokens from which on context parallelism is tried. NVIDIA's runs of Llama 3 8B on B200 gain 5 % by it at 32K tokens, 10 % at
-/// 128K, 37 % at 256K, and use none at 16K (NVIDIA/NeMo, docs/source/performance/performance_long_sequence.md). Each layout
-/// takes time to estimate.
-const LONG_SEQUENCE: u64 = 32_768;
 /// Degrees of context parallelism that are tried.
 const CONTEXTS: [u32; 4] = [2, 4, 8, 16];
 
@@ -121,7 +117,7 @@ const CONTEXTS: [u32; 4] = [2, 4, 8, 16];
 fn dividing_sequences(spec: &TrainingSpec, gpus: u32, tensors: &[u32]) -> Vec<ParallelDegrees> {
     let tokens = spec.network.tokens;
     let mut found = Vec::new();
-    if tokens < LONG_SEQUENCE || spec.network.heads == 0 {
+    if !spec.network.has_long_sequences() {
         return found;
     }
     for context in CONTEXTS {
@@ -175,37 +171,63 @@ fn allows(request: &LayoutRequest, parallel: &ParallelDegrees) -> bool {
 fn requested(spec: &TrainingSpec, request: &LayoutRequest, nodes: u32, gpus_per_node: u32) -> Vec<ParallelDegrees> {
     let stated = &request.parallel;
     let gpus = nodes.saturating_mul(gpus_per_node);
-    let (context, expert) = (stated.context.unwrap_or(1), stated.expert.unwrap_or(1));
     let all_tensors = stated.tensor.map_or_else(|| tensors(spec, gpus_per_node), |tensor| vec![tensor]);
     let all_pipelines = match stated.pipeline {
         Some(pipeline) => vec![pipeline],
         None => std::iter::once(1).chain(pipelines(spec, nodes)).collect(),
     };
+    let all_experts = match stated.expert {
+        Some(expert) => vec![expert],
+        None => std::iter::once(1).chain(expert_degrees(spec.network.experts, gpus_per_node, gpus)).collect(),
+    };
     let mut found = Vec::new();
     for pipeline in all_pipelines {
         for tensor in &all_tensors {
-            let model = tensor.saturating_mul(pipeline).saturating_mul(context);
-            if !gpus.is_multiple_of(model) {
-                continue;
+            for context in contexts(spec, request, pipeline) {
+                for expert in &all_experts {
+                    found.extend(laid_out(spec, request, gpus, [*tensor, pipeline, context, *expert]));
+                }
             }
-            let parallel = ParallelDegrees {
-                data: gpus / model,
-                tensor: *tensor,
-                pipeline,
-                context,
-                expert,
-                chunks: if pipeline > 1 { stated.chunks() } else { 1 },
-                sequence: divides_sequence(spec, request, *tensor),
-                ..ParallelDegrees::default()
-            };
-            if !parallel.replicas().saturating_mul(*tensor).is_multiple_of(expert) {
-                continue;
-            }
-            let sharded = sharded(request, &parallel);
-            found.extend(sharded.into_iter().filter(|parallel| allows(request, parallel)));
         }
     }
     found
+}
+
+/// Degrees of context parallelism: the job's, else those that divide a long sequence, which pipelines do not.
+fn contexts(spec: &TrainingSpec, request: &LayoutRequest, pipeline: u32) -> Vec<u32> {
+    if let Some(context) = request.parallel.context {
+        return vec![context];
+    }
+    let is_open = pipeline == 1 && spec.network.has_long_sequences();
+    let divides = |context: &u32| is_open && spec.network.tokens.is_multiple_of(2 * u64::from(*context));
+    std::iter::once(1).chain(CONTEXTS.into_iter().filter(divides)).collect()
+}
+
+/// Layouts of a model divided so, with each way of sharding that the job leaves open; none where the GPUs do not divide so.
+fn laid_out(
+    spec: &TrainingSpec,
+    request: &LayoutRequest,
+    gpus: u32,
+    [tensor, pipeline, context, expert]: [u32; 4],
+) -> Vec<ParallelDegrees> {
+    let model = tensor.saturating_mul(pipeline).saturating_mul(context);
+    if !gpus.is_multiple_of(model) {
+        return Vec::new();
+    }
+    let parallel = ParallelDegrees {
+        data: gpus / model,
+        tensor,
+        pipeline,
+        context,
+        expert,
+        chunks: if pipeline > 1 { request.parallel.chunks() } else { 1 },
+        sequence: divides_sequence(spec, request, tensor, context),
+        ..ParallelDegrees::default()
+    };
+    if !parallel.replicas().saturating_mul(tensor).is_multiple_of(expert) {
+        return Vec::new();
+    }
+    sharded(request, &parallel).into_iter().filter(|parallel| allows(request, parallel)).collect()
 }
 
 /// Tokens from which on today's programs divide the sequence among tensor-parallel ranks; below, there is little between
@@ -221,8 +243,8 @@ fn usually_divides_sequence(spec: &TrainingSpec, tensor: u32) -> bool {
 
 /// Whether tensor-parallel ranks divide the sequence: as the job says, and as is usual, or wherever the job has a degree and
 /// sequences divide.
-fn divides_sequence(spec: &TrainingSpec, request: &LayoutRequest, tensor: u32) -> bool {
-    let ranks = u64::from(tensor).saturating_mul(u64::from(request.parallel.context.unwrap_or(1)));
+fn divides_sequence(spec: &TrainingSpec, request: &LayoutRequest, tensor: u32, context: u32) -> bool {
+    let ranks = u64::from(tensor).saturating_mul(u64::from(context));
     let least = if request.parallel.tensor.is_some() { 1 } else { USUALLY_DIVIDED };
     let divides = spec.network.tokens >= least && spec.network.tokens.is_multiple_of(ranks.max(1));
     tensor > 1 && request.parallel.sequence.unwrap_or(divides)

@@ -13,13 +13,13 @@ use crate::estimate::memory::Savings;
 use crate::estimate::{Layout, OptimizerKind, Zero};
 use crate::search::workload::{CheckpointFigures, DataDemand, NetworkFigures, ProgramOptions, RunLength};
 
-/// A decoder of 32 layers and heads, with 8 experts, on sequences of 4,096 tokens.
+/// A decoder of 32 layers and heads, on sequences of 4,096 tokens.
 fn spec(batch: u64, division: ParallelChoice) -> TrainingSpec {
     TrainingSpec {
         length: RunLength { batch, steps: 100, evaluated: 0 },
         data: DataDemand { per_core: None, bytes: Bytes(1 << 30), disk: Service::PlainDisk },
         checkpoints: CheckpointFigures { state: Bytes(1 << 30), weights: Bytes(1 << 29), keep: 3, every: None },
-        network: NetworkFigures { multiply_adds: 4e12, blocks: 32, heads: 32, tokens: 4096, experts: 8 },
+        network: NetworkFigures { multiply_adds: 4e12, blocks: 32, heads: 32, tokens: 4096, experts: 0 },
         program: ProgramOptions {
             precision: NumericFormat::Fp32,
             optimizer: OptimizerKind::Adam,
@@ -190,6 +190,28 @@ fn long_sequences_are_divided() {
         let request = request(&words.replace(", recompute: none", ""));
         let asked = TrainingSpec { division: ParallelChoice::Requested(request), ..of(131_072) };
         assert_eq!(layouts(&asked, 4, 8), [parallel], "{words}");
+    }
+}
+
+/// Experts and long sequences are divided beside degrees that the job has, and what a plan prints leaves none of them open.
+#[test]
+fn degrees_that_a_job_leaves_out_are_chosen_and_printed() {
+    for (experts, tokens) in [(8, 4096), (0, 131_072)] {
+        let of = |division: ParallelChoice| {
+            let plain = spec(64, division);
+            TrainingSpec { network: NetworkFigures { experts, tokens, ..plain.network }, ..plain }
+        };
+        let is_divided = |one: &ParallelDegrees| one.expert > 1 || one.context > 1;
+        let beside = layouts(&of(ParallelChoice::Requested(request("parallel: {tensor: 2}"))), 4, 8);
+        assert!(beside.iter().any(is_divided) && beside.iter().all(|one| one.tensor == 2), "{beside:?}");
+        let all = layouts(&of(ParallelChoice::Search), 4, 8);
+        assert!(all.iter().any(is_divided) && !all.iter().all(is_divided), "{all:?}");
+        for parallel in all {
+            let words = layout_words(&config(parallel), &of(ParallelChoice::Search).network);
+            let asked = of(ParallelChoice::Requested(request(&words.replace(", recompute: none", ""))));
+            assert_eq!(layouts(&asked, 4, 8), [parallel], "{words}");
+            assert!(layouts(&asked, 8, 8).is_empty(), "{words}");
+        }
     }
 }
 

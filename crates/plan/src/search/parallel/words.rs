@@ -40,8 +40,10 @@ fn degrees(parallel: &ParallelDegrees, network: &NetworkFigures) -> Vec<String> 
         (2.., 0 | 1) => words.push("schedule: 1f1b".to_owned()),
         (2.., chunks) => words.push(format!("schedule: interleaved, virtual_stages: {chunks}")),
     }
-    let more = [("context", parallel.context), ("expert", parallel.expert)];
-    words.extend(more.iter().filter(|(_, degree)| *degree > 1).map(|(key, degree)| format!("{key}: {degree}")));
+    let more =
+        [("context", parallel.context, network.has_long_sequences()), ("expert", parallel.expert, network.experts > 1)];
+    let told = more.iter().filter(|(_, degree, is_open)| *degree > 1 || *is_open);
+    words.extend(told.map(|(key, degree, _)| format!("{key}: {degree}")));
     if parallel.replicas() > 1 {
         words.push(format!("zero: {}", parallel.zero as u8));
     }

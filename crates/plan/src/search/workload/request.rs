@@ -33,8 +33,11 @@ impl LayoutRequest {
 
     /// Whether the product must be the number of GPUs itself: the search adds no degree for this network.
     pub fn is_exact(&self, network: &NetworkFigures) -> bool {
-        let is_closed = self.parallel.tensor.is_some() && self.parallel.pipeline.is_some();
-        self.parallel.data.is_some() && (is_closed || network.heads == 0)
+        let parallel = &self.parallel;
+        let is_divided = parallel.context.is_some() || parallel.pipeline.is_some_and(|stages| stages > 1);
+        let has_context = is_divided || !network.has_long_sequences();
+        let is_closed = parallel.tensor.is_some() && parallel.pipeline.is_some() && has_context;
+        parallel.data.is_some() && (is_closed || network.heads == 0)
     }
 
     /// Numbers of machines that may have as many GPUs, where `usual` are those of a job that says nothing of it.
