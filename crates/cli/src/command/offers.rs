@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cloud::Catalog;
 use cloud::catalog::wanted::{Market, Wanted};
+use cloud::prices::CLOUDS;
 use domain::Rate;
 use domain::accelerators::Accelerators;
-use domain::listing::{Listing, Price};
+use domain::listing::{Cloud, Listing, Price};
 use domain::money::decimal;
 use domain::region::Compliance;
 use domain::terms::{Availability, PurchaseOption, is_distrusted};
@@ -313,6 +314,14 @@ fn nothing(catalog: &Catalog, wanted: &Wanted, unaffordable: &[&Listing], all: b
     }
     if !unaffordable.is_empty() {
         printer.say(format!("{} machines without a price; show them with `--all`", unaffordable.len()));
+        let clouds: BTreeSet<&Cloud> = unaffordable.iter().map(|listing| &listing.cloud).collect();
+        for cloud in clouds.into_iter().filter(|cloud| CLOUDS.contains(cloud)) {
+            printer.say(format!("`gradus catalog refresh {cloud}` reads prices of {cloud}"));
+        }
+    }
+    let any_number = wanted.gpu.as_ref().map(|gpu| Accelerators { count: None, ..gpu.clone() });
+    if any_number.is_some_and(|gpu| !catalog.listings.iter().any(|listing| catalog.has(listing, &gpu))) {
+        printer.say("no machine in the catalog has this GPU; `gradus catalog import` takes machines that have it");
     }
     let without: [(&str, Wanted); 4] = [
         ("--gpu", Wanted { gpu: None, ..wanted.clone() }),

@@ -94,7 +94,9 @@ fn wrong_words_are_answered() {
         &["no offer matches", "the cheapest is $", "raise `--max-price`"],
     );
     check(&["--gpu", "MI300X:8", "--cloud", "aws"], 0, &["no offer matches", "without `--cloud`: "]);
-    check(&["--gpu", "T4:4", "--cloud", "tencent"], 0, &["3 machines without a price"]);
+    let refreshed = "`gradus catalog refresh tencent` reads prices of tencent";
+    check(&["--gpu", "T4:4", "--cloud", "tencent"], 0, &["3 machines without a price", refreshed]);
+    check(&["--gpu", "P100-SXM2"], 0, &["no offer matches", "no machine in the catalog has this GPU"]);
     check(&["--gpu", "A100:99"], 0, &["machines have 1, 2, 4, 8, 16 of this GPU: use one"]);
     check(&["--limit", "0"], 2, &["expected a whole number from 1"]);
 }
