@@ -48,3 +48,13 @@ fn a_slice_is_planned_with_and_a_wrong_one_names_the_layouts() {
     let offers = workdir.gradus(&["offers", "L4:0.125"]);
     assert!(offers.out.contains("1 × L4:1/8"), "{}{}", offers.out, offers.err);
 }
+
+#[test]
+fn free_machines_of_ones_own_are_said_to_be() {
+    let workdir = Workdir::new();
+    workdir.file("mine.csv", "cloud,region,instance_type,gpu,gpu_count,on_demand\nown,cellar,box,A100,8,0\n");
+    assert_eq!(workdir.gradus(&["catalog", "import", "mine.csv"]).code, Some(0));
+    workdir.file("job.yaml", resnet("resources: {cloud: own}\n"));
+    let said = workdir.gradus(&["plan", "job.yaml"]);
+    assert!(said.out.contains("cost     nothing: the machines are free"), "{}{}", said.out, said.err);
+}

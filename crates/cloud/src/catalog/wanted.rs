@@ -57,6 +57,11 @@ impl Unknown {
         let list = match self.what {
             "GPU" => "`gradus catalog gpus` lists all",
             "region" => "`gradus catalog regions` lists all",
+            "cloud" if Cloud::named(&self.word) == Cloud::Own => {
+                return "import your machines: `gradus catalog import FILE.csv --cloud own`, a table with the columns \
+                        `region,instance_type,gpu,gpu_count,on_demand`"
+                    .to_owned();
+            }
             _ => return format!("known are {near}"),
         };
         match near.is_empty() {
@@ -98,7 +103,9 @@ impl Wanted {
         let clouds: BTreeSet<&str> = catalog.listings.iter().map(|listing| listing.cloud.name()).collect();
         for word in &self.clouds {
             if !clouds.contains(Cloud::named(word).name()) {
+                let is_own = Cloud::named(word) == Cloud::Own;
                 return Err(Unknown {
+                    because: is_own.then(|| "no machine of yours was imported".to_owned()),
                     nearest: clouds.iter().map(|name| (*name).to_owned()).collect(),
                     ..unknown("cloud", word, [])
                 });

@@ -37,6 +37,14 @@ fn wishes_are_held_against_listings() {
 }
 
 #[test]
+fn machines_of_ones_own_are_to_be_imported() {
+    let told = wanted("A100", |wanted| wanted.clouds = vec!["own".into()]).unwrap_err();
+    let start =
+        "no cloud `own` is known: no machine of yours was imported; import your machines: `gradus catalog import ";
+    assert!(told.starts_with(start), "{told}");
+}
+
+#[test]
 fn unknown_words_name_known_ones() {
     let check = |gpu: &str, change: fn(&mut Wanted), expected: &str| {
         let error = wanted(gpu, change).unwrap_err();

@@ -126,7 +126,10 @@ fn costs(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
         .filter(|(_, part)| part.micros() > 0)
         .map(|(name, part)| format!("{name} {}", cents(*part)))
         .collect();
-    let mut lines = vec![format!("cost     {}", parts.join(", "))];
+    let mut lines = vec![match parts.is_empty() {
+        true => "cost     nothing: the machines are free, and nothing else is charged".to_owned(),
+        false => format!("cost     {}", parts.join(", ")),
+    }];
     lines.extend(row.unknown_tariffs.iter().map(|tariff| unknown_tariff(row, tariff)));
     lines.push(format!("price    {}", price(row.price)));
     if candidate.terms == PurchaseOption::Spot && domain::terms::is_far_below(row.listing) {
