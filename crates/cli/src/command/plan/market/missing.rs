@@ -43,7 +43,7 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
 }
 
-/// `84 machines of tencent, which are all that the job asks for`.
+/// `84 machines of tencent, and the job asks for nothing else`.
 fn counts(machines: &BTreeMap<Cloud, usize>) -> String {
     let each = machines.iter().map(|(cloud, count)| format!("{} of {cloud}", counted(*count as u64, "machine")));
     format!("{}, and the job asks for nothing else", each.collect::<Vec<_>>().join(" and "))
