@@ -53,7 +53,7 @@ pub const SECTIONS: [Section; 19] = [
     section("parity-fp32", "Parity with PyTorch, fp32", Needs::Device, "parity.py", &["fp32"], 150),
     section("errors", "Out of memory, killed ranks", Needs::Device, "errors.py", &[], 120),
     section("graphs", "CUDA graphs", Needs::Device, "graphs.py", &[], 120),
-    section("estimates", "Estimates before calibration", Needs::Device, "estimates.py", &[], 240),
+    section("estimates", "Estimates, before calibration and after", Needs::Device, "estimates.py", &[], 240),
     section("memory", "Checkpoints, offload, recomputation", Needs::Device, "memory.py", &[], 180),
     section("loader", "Loader feeding the device", Needs::Device, "loader.py", &[], 120),
     section("exchange", "Collectives on the device", Needs::Device, "exchange.py", &[], 150),
