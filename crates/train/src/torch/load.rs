@@ -2,7 +2,9 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// Loads the CUDA half of libtorch if it exists; otherwise only the CPU is available.
@@ -44,7 +46,8 @@ fn open_own_part() {
 }
 
 /// Loads a library with global symbols, if it has this version and was built for this PyTorch; `false` if it does not
-/// exist. Until it is verified, its symbols are local.
+/// exist. Until it is verified, its symbols are local. One that is there and lacks something, such as NCCL, is refused: it
+/// would be missed silently otherwise.
 ///
 /// # Errors
 /// Why it is not loaded.
@@ -54,7 +57,11 @@ pub(super) fn open_if_built_for(name: &CStr, version: u32, torch: &str) -> Resul
     // thread.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if handle.is_null() {
-        return Ok(false);
+        let is_path = name.to_bytes().contains(&b'/');
+        return match is_path && Path::new(OsStr::from_bytes(name.to_bytes())).is_file() {
+            true => Err(format!("it cannot be loaded: {}", why_not_loaded(name))),
+            false => Ok(false),
+        };
     }
     // SAFETY: looks a name up in an open library; the name ends with a zero byte.
     let symbol = unsafe { libc::dlsym(handle, c"gradus_cuda_built_for".as_ptr()) };
@@ -74,6 +81,19 @@ pub(super) fn open_if_built_for(name: &CStr, version: u32, torch: &str) -> Resul
         return Err(format!("it is {found}, and this program needs {wanted}; build it again with `cargo xtask cuda`"));
     }
     Ok(open(name))
+}
+
+/// Why the library of this name was not loaded just now, in the dynamic linker's words.
+fn why_not_loaded(name: &CStr) -> String {
+    // SAFETY: returns null, or a text that ends with a zero byte and stays until this thread's next call of its kind.
+    let text = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return "no reason was given".to_owned();
+    }
+    // SAFETY: see above.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+    let start = format!("{}: ", name.to_string_lossy());
+    text.strip_prefix(&start).map_or_else(|| text.clone(), str::to_owned)
 }
 
 /// Whether a name of an open library is known to all.

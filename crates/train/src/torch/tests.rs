@@ -211,6 +211,15 @@ fn a_library_for_cuda_says_what_it_was_built_for_before_it_is_used() {
     assert!(refused.contains(&format!("it is version {part} for PyTorch 2.1.0, and this program needs")), "{refused}");
     assert!(check(&good, next).unwrap_err().contains(&format!("needs version {next}")));
     assert!(check(&silent, load::CUDA_PART).unwrap_err().contains("does not say what it was built for"));
+    // One that needs what is not there, and one that is none.
+    let needy = folder.path().join("needy.cpp");
+    std::fs::write(&needy, "extern \"C\" int gradus_missing();\nint needs() { return gradus_missing(); }\n").unwrap();
+    let refused = check(&build("needy.so", &needy, torch), load::CUDA_PART).unwrap_err();
+    assert_eq!(refused, "it cannot be loaded: undefined symbol: gradus_missing");
+    let cut = folder.path().join("cut.so");
+    std::fs::write(&cut, "ELF").unwrap();
+    let cut = CString::new(cut.into_os_string().into_encoded_bytes()).unwrap();
+    assert_eq!(check(&cut, load::CUDA_PART).unwrap_err(), "it cannot be loaded: file too short");
     assert!(!load::is_known(c"gradus_stand_in") && !load::is_known(c"gradus_cuda_built_for"));
     assert_eq!(check(&good, load::CUDA_PART), Ok(true));
     assert!(load::is_known(c"gradus_cuda_built_for"));
