@@ -25,6 +25,9 @@ const HEADERS: [&str; 4] =
 /// The same within the packages of headers alone, which PyTorch does not bring along.
 const MORE_HEADERS: [&str; 2] = ["nvidia/cu13/include", "nvidia/cu13/include/cccl"];
 
+/// Opens libraries one after another as the trainer does: all names of each must be known by then.
+const OPEN: &str = "import ctypes, sys\nfor path in sys.argv[1:]: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)";
+
 /// Builds it against the packages in `folder`, or against the PyTorch that the benchmarks measure.
 pub fn cuda(root: &Path, folder: Option<&str>) -> Outcome {
     let packages = folder.map_or_else(peers::pytorch, |folder| Ok(PathBuf::from(folder)))?;
@@ -39,8 +42,13 @@ pub fn cuda(root: &Path, folder: Option<&str>) -> Outcome {
     }
     let sources = root.join("crates/train/src/torch/cuda");
     compiler.args(SOURCES.map(|name| sources.join(name))).arg("-o").arg(&library);
-    // The symbols that it calls are in libraries that the trainer has opened before it.
     doing::step("compiling the library for CUDA", || doing::run(&mut compiler, "read the compiler's message above"))?;
+    // The symbols that it calls are in libraries that the trainer has opened before it; no driver is needed to look.
+    let mut python = Command::new("python3");
+    python.args(["-c", OPEN]).arg(packages.join("torch/lib/libtorch_cuda.so")).arg(&library);
+    doing::step("opening it after PyTorch's", || {
+        doing::run(&mut python, "a name that is unknown is in the message above: is this PyTorch whole?")
+    })?;
     Ok(format!("`{}` stands beside `gradus-rank`; install the two together", library.display()))
 }
 

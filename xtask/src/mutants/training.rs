@@ -348,6 +348,14 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "synced_batch_norm_is" },
     },
     SourceMutant {
+        name: "a-broken-cuda-library-is-missed-silently",
+        harm: "ranks on GPUs exchange through the host and without CUDA graphs, and nothing says that the library is broken",
+        file: "crates/train/src/torch/load.rs",
+        from: "true => Err(format!(\"it cannot be loaded: {}\", why_not_loaded(name))),",
+        to: "true => { let _ = why_not_loaded(name); Ok(false) }",
+        test: CargoTest { package: "gradus-train", target: &["--lib"], filter: "a_library_for_cuda_says" },
+    },
+    SourceMutant {
         name: "wide-values-are-not-renewed",
         harm: "normalisations and biases of ranks that shard their parameters in 16 bits keep their first values",
         file: "crates/train/src/ranks/flat.rs",
