@@ -4,10 +4,11 @@
 //! held while the agent lives, `meter.jsonl` ([`MeterFile`]) is what the bill is computed from, and `spool.jsonl`
 //! ([`Spool`]) holds the agent's reports until they are acknowledged. From these the provider determines whether an
 //! instance is alive or gone. Its processes carry a tag ([`processes`], [`containers`]) and run in separate [`session`]s. Files
-//! transferred to and from the machine are compared by [`sha256`]; logs are bounded ([`log`]). [`workdir`] says which files
-//! of a user's folder are transferred. The machine describes itself as [`facts`]. This crate makes no decisions.
+//! transferred to and from the machine are compared by [`sha256`], and programs and libraries kept under it ([`blobs`]);
+//! logs are bounded ([`log`]). [`workdir`] says which files of a user's folder are transferred. The machine describes itself
+//! as [`facts`]. This crate makes no decisions.
 
-mod digest;
+pub mod blobs;
 pub mod facts;
 pub mod folder;
 mod launch;
@@ -22,7 +23,7 @@ mod spool;
 pub mod terminals;
 pub mod workdir;
 
-pub use digest::sha256;
+pub use blobs::sha256;
 pub use folder::Folder;
 pub use launch::{LaunchSpec, SCHEMA, read_secret, write_secret};
 pub use lock::Lock;
