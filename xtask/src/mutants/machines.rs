@@ -4,6 +4,22 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
+        name: "a-damaged-copy-is-installed",
+        harm: "a library of which a chunk was damaged on its way or on the disk is loaded by every rank of a node",
+        file: "crates/node/src/blobs/store.rs",
+        from: "Ok(found) if *found == blob.sha256 =>",
+        to: "Ok(found) if !found.is_empty() =>",
+        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "gets_no_name_and_is_sent_anew" },
+    },
+    SourceMutant {
+        name: "a-chunk-without-contents-is-held",
+        harm: "after a power cut a node says that it holds chunks of which only the names are on the disk",
+        file: "crates/node/src/blobs/store.rs",
+        from: "is_ok_and(|file| file.len() > 0)",
+        to: "is_ok()",
+        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "gets_no_name_and_is_sent_anew" },
+    },
+    SourceMutant {
         name: "one-gpu-is-as-good-as-eight",
         harm: "a job for eight GPUs is started on a node with one",
         file: "crates/cloud/src/ssh/inventory/gpus.rs",

@@ -112,6 +112,9 @@ pub enum Commands {
     /// Answer a request of the provider `ssh` on this machine (used by gradus itself)
     #[command(hide = true)]
     Node,
+    /// Install programs and libraries that are sent to this machine (used by gradus itself)
+    #[command(hide = true)]
+    NodeFiles,
     /// Say what this machine is, or measure the network to another (used by `gradus doctor` and `gradus nodes add`)
     #[command(hide = true)]
     Facts(nodes::facts::Args),
@@ -170,6 +173,7 @@ impl Commands {
             Commands::Exec(args) => nodes::exec::run(&args, settings, printer),
             Commands::Forward(args) => nodes::forward::run(&args, settings, printer),
             Commands::Node => nodes::answer::run(settings, printer),
+            Commands::NodeFiles => Ok(nodes::answer::files(printer)),
             Commands::Completions(args) => completions::run(&args, printer),
             Commands::Man => completions::man(printer),
             Commands::Agent(args) => agent::run(args, settings),

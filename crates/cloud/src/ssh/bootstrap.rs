@@ -2,17 +2,22 @@
 //! machine with an NVIDIA GPU, that of an installed PyTorch for CUDA is used, where there is one of the same version.
 //!
 //! Everything is in `~/.gradus`. A copy is renamed only when it is complete, so that a broken connection leaves nothing
-//! that looks ready, and the next try resumes from there.
+//! that looks ready. `gradus` itself is copied first, as it is; with it there, the rest goes compressed and in chunks, and a
+//! copy that broke off is continued behind the last of them ([`transfer`]).
+
+mod transfer;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use domain::{Node, Rate, torch};
 
 use super::connection::{Connection, SshError, quoted};
 use crate::provider::{ProviderAnswer, ProviderCall};
+
+pub use transfer::CopiedFiles;
+use transfer::SourceFolder;
 
 /// Files to copy to machines.
 #[derive(Debug, Clone)]
@@ -28,6 +33,8 @@ pub struct Executables {
 /// Paths on a prepared machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
+    /// The folder `.gradus`, in which everything is.
+    pub installed: String,
     /// The folder of the executables.
     pub programs: String,
     /// Folder of libtorch, where one was installed, found or copied.
@@ -57,6 +64,7 @@ impl Site {
 const LOOK: &str = r#"set -e
 cd; mkdir -p -m 700 .gradus/bin .gradus/lib ".gradus/homes/$3"
 echo "home $(pwd -P)"
+[ -x ".gradus/bin/$1/gradus" ] && echo "gradus"
 [ -x ".gradus/bin/$1/gradus" ] && [ -x ".gradus/bin/$1/gradus-rank" ] && echo "programs"
 whole() { [ -d "$1/lib" ] && { [ -f "$1/build-version" ] || [ -f "$1/version.py" ]; }; }
 whole ".gradus/lib/$2" && echo "copied"
@@ -85,52 +93,95 @@ pub fn folder_of(owner: &str) -> String {
 /// # Errors
 /// [`SshError`].
 pub fn prepare(connection: &Connection, program: &Executables, owner: &str) -> Result<Site, SshError> {
+    install(connection, program, owner).map(|(site, _)| site)
+}
+
+/// The same, with what was copied beside `gradus` itself; `None` where nothing was.
+///
+/// # Errors
+/// [`SshError`].
+pub fn install(
+    connection: &Connection,
+    program: &Executables,
+    owner: &str,
+) -> Result<(Site, Option<CopiedFiles>), SshError> {
     let here = |doing: &str, path: &Path| {
         let doing = format!("{doing} `{}`", path.display());
         move |source| SshError::Here { doing, source }
     };
+    // What a rank looks for beside itself comes before it.
     let cuda_part = program.rank.with_file_name(CUDA_PART);
-    let mut executables = vec![("gradus", &program.gradus), ("gradus-rank", &program.rank)];
-    if cuda_part.is_file() {
-        executables.insert(0, (CUDA_PART, &cuda_part));
-    }
-    let mut contents: Box<dyn Read> = Box::new(io::empty());
-    for (_, path) in &executables {
+    let beside = cuda_part.is_file().then(|| (CUDA_PART.to_owned(), cuda_part));
+    let ranks: Vec<(String, PathBuf)> =
+        beside.into_iter().chain([("gradus-rank".to_owned(), program.rank.clone())]).collect();
+    let mut contents: Box<dyn Read> = Box::new(File::open(&program.gradus).map_err(here("read", &program.gradus))?);
+    for (_, path) in &ranks {
         contents = Box::new(contents.chain(File::open(path).map_err(here("read", path))?));
     }
     let hash = node::sha256(contents).map_err(here("read", &program.gradus))?[..16].to_owned();
     let short = folder_of(owner);
-    let arguments = [&hash, torch::CACHE_FOLDER, &short, torch::VERSION, "/dev"].map(quoted).join(" ");
+    let found = look(connection, &hash, &short)?;
+    let library = format!("lib/{}", torch::CACHE_FOLDER);
+    let is_needed = found.torch.is_none() && !found.has("copied") && !found.has("cached");
+    let home = &found.home;
+    let site = Site {
+        installed: format!("{home}/.gradus"),
+        programs: format!("{home}/.gradus/bin/{hash}"),
+        libtorch: found.torch.clone().or_else(|| match (&program.libtorch, found.has("copied"), found.has("cached")) {
+            (_, false, true) => Some(format!("{home}/.cache/gradus/{}", torch::CACHE_FOLDER)),
+            (None, false, false) => None,
+            (_, _, _) => Some(format!("{home}/.gradus/{library}")),
+        }),
+        root: format!("{home}/.gradus/homes/{short}"),
+    };
+    if !found.has("gradus") {
+        copy_file(connection, &program.gradus, &site.programs, "gradus")?;
+    }
+    let mut missing = Vec::new();
+    if !found.has("programs") {
+        missing.push(SourceFolder { folder: format!("bin/{hash}"), is_whole: false, files: ranks });
+    }
+    if let Some(libtorch) = program.libtorch.as_ref().filter(|_| is_needed) {
+        let files = transfer::libraries(libtorch).map_err(here("read", libtorch))?;
+        missing.push(SourceFolder { folder: library, is_whole: true, files });
+    }
+    if missing.is_empty() {
+        return Ok((site, None));
+    }
+    let copied = transfer::install(connection, &site, &missing)?;
+    Ok((site, Some(copied)))
+}
+
+/// What is on a machine.
+#[derive(Debug)]
+struct Installed {
+    home: String,
+    /// Folder of an installed PyTorch that is used.
+    torch: Option<String>,
+    said: String,
+}
+
+impl Installed {
+    fn has(&self, word: &str) -> bool {
+        self.said.lines().any(|line| line.trim() == word)
+    }
+}
+
+/// Looks what is there, and makes the folder of an owner.
+fn look(connection: &Connection, hash: &str, owner: &str) -> Result<Installed, SshError> {
+    let arguments = [hash, torch::CACHE_FOLDER, owner, torch::VERSION, "/dev"].map(quoted).join(" ");
     let said = connection.run("look at what is installed", &format!("sh -s -- {arguments}"), LOOK.as_bytes())?;
     let said = String::from_utf8_lossy(&said).into_owned();
-    let has = |word: &str| said.lines().any(|line| line.trim() == word);
-    let Some(home) = said.lines().find_map(|line| line.strip_prefix("home ")).filter(|_| has("end")) else {
+    let after = |word: &str| said.lines().find_map(|line| line.strip_prefix(word)).map(str::to_owned);
+    let installed = Installed { home: after("home ").unwrap_or_default(), torch: after("torch "), said: said.clone() };
+    if installed.home.is_empty() || !installed.has("end") {
         return Err(SshError::Failed {
             host: connection.host().to_owned(),
             doing: "find the home folder".to_owned(),
             why: format!("the shell said `{}`", said.trim()),
         });
-    };
-    let installed = said.lines().find_map(|line| line.strip_prefix("torch ")).map(str::to_owned);
-    let is_needed = installed.is_none() && !has("copied") && !has("cached");
-    let site = Site {
-        programs: format!("{home}/.gradus/bin/{hash}"),
-        libtorch: installed.or_else(|| match (&program.libtorch, has("copied"), has("cached")) {
-            (_, false, true) => Some(format!("{home}/.cache/gradus/{}", torch::CACHE_FOLDER)),
-            (None, false, false) => None,
-            (_, _, _) => Some(format!("{home}/.gradus/lib/{}", torch::CACHE_FOLDER)),
-        }),
-        root: format!("{home}/.gradus/homes/{short}"),
-    };
-    if !has("programs") {
-        for (name, path) in &executables {
-            copy_file(connection, path, &site.programs, name)?;
-        }
     }
-    if let Some(libtorch) = program.libtorch.as_ref().filter(|_| is_needed) {
-        copy_libraries(connection, libtorch, &format!("{home}/.gradus/lib/{}", torch::CACHE_FOLDER))?;
-    }
-    Ok(site)
+    Ok(installed)
 }
 
 /// Detects the hardware of a prepared machine.
@@ -172,7 +223,7 @@ fn sweep(folder: &str, name: &str) -> String {
     format!("find {folder} -maxdepth 1 -name {pattern} -mmin +1440 -exec rm -rf {{}} + || true")
 }
 
-/// Copies an executable into a folder; it is renamed once it is complete.
+/// Copies `gradus` itself into a folder; it is renamed once it is complete.
 fn copy_file(connection: &Connection, path: &Path, folder: &str, name: &str) -> Result<(), SshError> {
     let partial = format!("{name}.partial-{}", std::process::id());
     let remote = format!(
@@ -185,35 +236,11 @@ fn copy_file(connection: &Connection, path: &Path, folder: &str, name: &str) -> 
         .map(|_| ())
 }
 
-/// Copies the libraries as one stream, packed by `tar` here and unpacked by `tar` there.
-fn copy_libraries(connection: &Connection, libtorch: &Path, folder: &str) -> Result<(), SshError> {
-    let partial = format!("{folder}.partial-{}", std::process::id());
-    let (parent, name) = folder.rsplit_once('/').unwrap_or((".", folder));
-    let remote = format!(
-        "set -e; {sweep}; mkdir -p {partial}; tar -xf - -C {partial}; rm -rf {folder}; mv {partial} {folder}",
-        sweep = sweep(parent, name),
-        partial = quoted(&partial),
-        folder = quoted(folder)
-    );
-    let pack = |pipe: &mut dyn Write| {
-        // Links are followed: a pruned copy may consist of them.
-        let mut tar = Command::new("tar");
-        tar.args(["-chf", "-", "-C"]).arg(libtorch).args(["--exclude=*.a", "lib"]);
-        // A rank is started only if one of these has the right version.
-        tar.args(["build-version", "version.py"].into_iter().filter(|file| libtorch.join(file).is_file()));
-        let mut tar = tar.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        if let Some(mut packed) = tar.stdout.take() {
-            io::copy(&mut packed, pipe)?;
-        }
-        let status = tar.wait()?;
-        if status.success() { Ok(()) } else { Err(io::Error::other(format!("`tar` ended with {status}"))) }
-    };
-    connection.feed("copy libtorch to it", &remote, pack).map(|_| ())
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
 
     use super::*;
 

@@ -26,7 +26,7 @@ use domain::{Elapsed, InstanceId, Node, Offer};
 
 use crate::provider::{BillingRule, LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 
-pub use bootstrap::{Executables, Site, folder_of};
+pub use bootstrap::{CopiedFiles, Executables, Site, folder_of};
 pub use connection::{Connection, SshError};
 pub use direct::{DirectDoor, NodeReach, calls_over_tls};
 use inventory::KnownNodes;

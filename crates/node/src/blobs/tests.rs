@@ -73,7 +73,7 @@ fn what_is_sent_is_installed_under_its_hash_once() {
     assert_eq!(receive(root.path(), &contents, 0), InstallAnswer { held: vec![3], failed: None });
     assert_eq!(look(root.path(), &contents), 3);
     let hash = sha256(&contents[..]).unwrap();
-    assert_eq!(names(&root.path().join("blobs")), [hash.clone()]);
+    assert_eq!(names(&root.path().join("blobs")), std::slice::from_ref(&hash));
     assert_eq!(names(&root.path().join("lib")), ["library"]);
     let library = root.path().join("lib/library/lib");
     assert_eq!(names(&library), ["a.so", "a.so.1"]);

@@ -5,12 +5,13 @@ pub(super) mod pools;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use cloud::ssh::{Connection, Executables, Host, Inventory, NodeReach, SshError, bootstrap};
+use cloud::ssh::{Connection, CopiedFiles, Executables, Host, Inventory, NodeReach, SshError, bootstrap};
 use domain::{Node, Offer, Rate};
 use server::Home;
 
 use super::doctor::visit::visit;
 use crate::error::{Error, exit};
+use crate::figures::size;
 use crate::local::machine;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
@@ -85,7 +86,9 @@ fn add(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u
         true => printer.say(format!("connecting to {}", host.address)),
         false => printer.say(format!("connecting to {}; a new machine gets {}", host.address, copies(settings))),
     }
-    host.node = prepared(&host, &ssh.program, home.owner())?;
+    let (node, copied) = prepared(&host, &ssh.program, home.owner())?;
+    copied.into_iter().for_each(|copied| printer.say(copied_line(&copied)));
+    host.node = node;
     let mut inventory = inventory;
     let known = inventory.hosts.iter().position(|other| other.name == host.name);
     match known {
@@ -168,16 +171,32 @@ fn check_name(name: &str) -> Result<(), Error> {
 }
 
 /// Copies missing files to a machine, and queries its hardware.
-fn prepared(host: &Host, program: &Executables, owner: &str) -> Result<Node, Error> {
+fn prepared(host: &Host, program: &Executables, owner: &str) -> Result<(Node, Option<CopiedFiles>), Error> {
     let connection = Connection::new(host, owner);
-    let site = bootstrap::prepare(&connection, program, owner).map_err(|error| {
+    let (site, copied) = bootstrap::install(&connection, program, owner).map_err(|error| {
         let hint = Some(unprepared(&error, &host.address));
         Error::Code { message: error.to_string(), hint, code: exit::WORLD }
     })?;
-    bootstrap::probe(&connection, &site, owner).map_err(|message| {
+    let node = bootstrap::probe(&connection, &site, owner).map_err(|message| {
         let hint = "a node needs Linux on x86-64 with glibc 2.35 or newer, such as Ubuntu 22.04 or Debian 12";
         Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD }
-    })
+    })?;
+    Ok((node, copied))
+}
+
+/// What was copied beside `gradus` itself, in a line.
+fn copied_line(copied: &CopiedFiles) -> String {
+    let CopiedFiles { whole, held, sent } = *copied;
+    let rest = size(whole.0.saturating_sub(held.0));
+    match held.0 {
+        0 => format!("copied {rest} of programs and libraries, compressed to {}", size(sent.0)),
+        held => format!(
+            "copied {rest} of programs and libraries, compressed to {}; {} of {} were there already",
+            size(sent.0),
+            size(held),
+            size(whole.0)
+        ),
+    }
 }
 
 /// Adds what the machine says of itself. Disk and network are measured where it is new or was changed.
@@ -219,7 +238,22 @@ fn copies(settings: &GlobalSettings) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use domain::Bytes;
+
     use super::*;
+
+    #[test]
+    fn what_was_copied_is_said_with_what_was_there() {
+        let check = |held: u64, expected: &str| {
+            let copied = CopiedFiles { whole: Bytes(500_000_000), held: Bytes(held), sent: Bytes(30_000_000) };
+            assert_eq!(copied_line(&copied), expected);
+        };
+        check(0, "copied 500 MB of programs and libraries, compressed to 30.0 MB");
+        check(
+            400_000_000,
+            "copied 100 MB of programs and libraries, compressed to 30.0 MB; 400 MB of 500 MB were there already",
+        );
+    }
 
     #[test]
     fn a_machine_without_ssh_is_told_to_install_it() {

@@ -1,4 +1,5 @@
-//! `gradus node`: one request of the provider `ssh`, answered on the machine itself by the provider `local`.
+//! `gradus node`: one request of the provider `ssh`, answered on the machine itself by the provider `local`; and `gradus
+//! node-files`, the other end of copying programs and libraries to it.
 
 use std::io::Read;
 
@@ -30,6 +31,12 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
     };
     printer.json(&serde_json::json!(answer));
     Ok(exit::DONE)
+}
+
+/// `gradus node-files`: reads what is sent on stdin, installs it and prints the answer as JSON, which says why it was not.
+pub fn files(printer: &mut Printer) -> u8 {
+    printer.json(&node::blobs::answer(std::io::stdin().lock()));
+    exit::DONE
 }
 
 fn answer(request: NodeRequest, settings: &GlobalSettings) -> Result<ProviderAnswer, Error> {

@@ -1,0 +1,263 @@
+//! Files that are installed on a machine: what it does not hold yet of them is sent, compressed, in chunks
+//! ([`node::blobs`]).
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use domain::Bytes;
+use node::blobs::{
+    self, CHUNK, INSTALL_SCHEMA, InstallAnswer, InstallBlob, InstallRequest, InstallStep, InstallTarget,
+};
+
+use super::Site;
+use crate::ssh::connection::{Connection, SshError};
+
+/// What was copied to a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CopiedFiles {
+    /// Contents of all files that it needed; of equal ones once.
+    pub whole: Bytes,
+    /// What of these it held, of a copy that broke off or of another version.
+    pub held: Bytes,
+    /// What was sent of the rest, compressed.
+    pub sent: Bytes,
+}
+
+/// A folder there, and the files here that it is to have.
+#[derive(Debug)]
+pub(super) struct SourceFolder {
+    /// Its path below `.gradus`.
+    pub folder: String,
+    /// Whether it appears with all files at once.
+    pub is_whole: bool,
+    /// Path of each file in it, and where the file is here.
+    pub files: Vec<(String, PathBuf)>,
+}
+
+/// The contents of one file here, or of several equal ones.
+#[derive(Debug)]
+struct SourceBlob {
+    path: PathBuf,
+    bytes: u64,
+    blob: InstallBlob,
+}
+
+/// Installs folders below `.gradus` of a machine, on which `gradus` is already.
+///
+/// # Errors
+/// [`SshError`].
+pub(super) fn install(connection: &Connection, site: &Site, from: &[SourceFolder]) -> Result<CopiedFiles, SshError> {
+    let doing = "install programs and libraries";
+    let failed = |why: String| SshError::Failed { host: connection.host().to_owned(), doing: doing.to_owned(), why };
+    let (targets, mut sources) = hashed(from)
+        .map_err(|(path, source)| SshError::Here { doing: format!("read `{}`", path.display()), source })?;
+    let remote = site.command(&["node-files"]);
+    let line = |step: InstallStep, sources: &[SourceBlob]| {
+        let blobs = sources.iter().map(|source| source.blob.clone()).collect();
+        let root = PathBuf::from(&site.installed);
+        let request = InstallRequest { schema: INSTALL_SCHEMA, root, step, blobs, targets: targets.clone() };
+        let mut line = serde_json::to_vec(&request).map_err(|error| failed(error.to_string()))?;
+        line.push(b'\n');
+        Ok::<Vec<u8>, SshError>(line)
+    };
+    let read = |said: &[u8]| match serde_json::from_slice::<InstallAnswer>(said) {
+        Ok(InstallAnswer { failed: Some(why), .. }) => Err(failed(why)),
+        Ok(answer) => Ok(answer.held),
+        Err(error) => Err(failed(format!("`gradus node-files` answered: {error}"))),
+    };
+    let held = read(&connection.run(doing, &remote, &line(InstallStep::Look, &sources)?)?)?;
+    for (source, held) in sources.iter_mut().zip(held) {
+        source.blob.from = held.min(source.blob.chunks);
+    }
+    let line = line(InstallStep::Receive, &sources)?;
+    // What went wrong here is known better than what the machine makes of it.
+    let (mut sent, mut own) = (0, None);
+    let said = connection.feed(doing, &remote, |pipe| match send(&line, &sources, pipe) {
+        Ok(bytes) => {
+            sent = bytes;
+            Ok(())
+        }
+        Err(error) => {
+            let kind = error.kind();
+            own = Some(error);
+            Err(kind.into())
+        }
+    })?;
+    // It stops reading where it cannot go on, and says why.
+    if let Some(source) = own.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
+        return Err(SshError::Here { doing: format!("send files to `{}`", connection.host()), source });
+    }
+    read(&said)?;
+    Ok(counted(&sources, sent))
+}
+
+fn counted(sources: &[SourceBlob], sent: u64) -> CopiedFiles {
+    let held: u64 = sources.iter().map(|source| source.bytes.min(u64::from(source.blob.from) * CHUNK)).sum();
+    let whole: u64 = sources.iter().map(|source| source.bytes).sum();
+    CopiedFiles { whole: Bytes(whole), held: Bytes(held), sent: Bytes(sent) }
+}
+
+/// What the machine is to install, and each blob of it once, in the order in which they are needed.
+fn hashed(from: &[SourceFolder]) -> Result<(Vec<InstallTarget>, Vec<SourceBlob>), (PathBuf, io::Error)> {
+    let (mut targets, mut sources, mut known) =
+        (Vec::new(), Vec::<SourceBlob>::new(), BTreeMap::<PathBuf, String>::new());
+    for folder in from {
+        let mut files = Vec::new();
+        for (name, path) in &folder.files {
+            let at = |error| (path.clone(), error);
+            // Links to one file are read once.
+            let place = fs::canonicalize(path).map_err(at)?;
+            let sha256 = match known.get(&place) {
+                Some(sha256) => sha256.clone(),
+                None => node::sha256(File::open(path).map_err(at)?).map_err(at)?,
+            };
+            if !sources.iter().any(|source| source.blob.sha256 == sha256) {
+                let bytes = fs::metadata(path).map_err(at)?.len();
+                let blob = InstallBlob { sha256: sha256.clone(), chunks: blobs::chunks(bytes), from: 0 };
+                sources.push(SourceBlob { path: path.clone(), bytes, blob });
+            }
+            known.insert(place, sha256.clone());
+            files.push((name.clone(), sha256));
+        }
+        targets.push(InstallTarget { folder: folder.folder.clone(), is_whole: folder.is_whole, files });
+    }
+    Ok((targets, sources))
+}
+
+/// Writes the request, and each blob from the chunk on that the machine does not hold; returns how many bytes that were.
+fn send(line: &[u8], sources: &[SourceBlob], pipe: &mut dyn Write) -> io::Result<u64> {
+    pipe.write_all(line)?;
+    let (mut sent, mut raw) = (line.len() as u64, Vec::new());
+    for SourceBlob { path, blob, .. } in sources.iter().filter(|source| source.blob.from < source.blob.chunks) {
+        let at = |error: io::Error| io::Error::new(error.kind(), format!("cannot read `{}`: {error}", path.display()));
+        let mut file = File::open(path).map_err(at)?;
+        file.seek(SeekFrom::Start(u64::from(blob.from) * CHUNK)).map_err(at)?;
+        for _ in blob.from..blob.chunks {
+            raw.clear();
+            Read::by_ref(&mut file).take(CHUNK).read_to_end(&mut raw).map_err(at)?;
+            sent += blobs::write_frame(&raw, pipe)?;
+        }
+    }
+    pipe.flush()?;
+    Ok(sent)
+}
+
+/// The files that ranks need of a folder of libtorch, links followed: a pruned copy may consist of them.
+///
+/// # Errors
+/// When a folder cannot be read.
+pub(super) fn libraries(libtorch: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+    let mut files = Vec::new();
+    let mut folders = vec!["lib".to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(libtorch.join(&folder))? {
+            let name = format!("{folder}/{}", entry?.file_name().to_string_lossy());
+            let path = libtorch.join(&name);
+            let is_static = path.extension().is_some_and(|extension| extension == "a");
+            match fs::metadata(&path)? {
+                below if below.is_dir() => folders.push(name),
+                _ if is_static => {}
+                _ => files.push((name, path)),
+            }
+        }
+    }
+    // Each library in the same order, whatever the disk's is.
+    files.sort();
+    // A rank is started only if one of these has the right version.
+    let versions = ["build-version", "version.py"].map(|name| (name.to_owned(), libtorch.join(name)));
+    files.extend(versions.into_iter().filter(|(_, path)| path.is_file()));
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, contents: &[u8]) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, contents).unwrap();
+    }
+
+    /// A folder of libtorch whose large file has two names.
+    fn library(folder: &Path) {
+        let large: Vec<u8> = (0..2 * CHUNK + 5).map(|at| (at / CHUNK) as u8).collect();
+        write(&folder.join("lib/liblarge.so"), &large);
+        std::os::unix::fs::symlink("liblarge.so", folder.join("lib/liblarge.so.1")).unwrap();
+        write(&folder.join("lib/below/libsmall.so"), b"small");
+        write(&folder.join("lib/libstatic.a"), b"static");
+        write(&folder.join("build-version"), b"2.11.0+cpu\n");
+        write(&folder.join("include/torch.h"), b"header");
+    }
+
+    fn source(folder: &Path) -> SourceFolder {
+        SourceFolder { folder: "lib/torch".into(), is_whole: true, files: libraries(folder).unwrap() }
+    }
+
+    #[test]
+    fn of_libtorch_go_the_libraries_and_the_version() {
+        let folder = tempfile::tempdir().unwrap();
+        library(folder.path());
+        let files = libraries(folder.path()).unwrap();
+        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["lib/below/libsmall.so", "lib/liblarge.so", "lib/liblarge.so.1", "build-version"]);
+        assert!(libraries(&folder.path().join("lib")).is_err());
+    }
+
+    #[test]
+    fn what_is_sent_is_what_the_machine_does_not_hold_and_equal_files_once() {
+        let folder = tempfile::tempdir().unwrap();
+        library(folder.path());
+        let (targets, mut sources) = hashed(&[source(folder.path())]).unwrap();
+        assert_eq!(targets[0].files.len(), 4);
+        let chunks = |sources: &[SourceBlob]| sources.iter().map(|source| source.blob.chunks).collect::<Vec<_>>();
+        assert_eq!(chunks(&sources), [1, 3, 1]);
+        let all = send(b"line\n", &sources, &mut io::sink()).unwrap();
+        sources[1].blob.from = 2;
+        let rest = send(b"line\n", &sources, &mut io::sink()).unwrap();
+        assert!(rest < all, "{rest} of {all}");
+        let copied = counted(&sources, rest);
+        assert_eq!((copied.whole.0, copied.held.0), (2 * CHUNK + 5 + 5 + 11, 2 * CHUNK));
+        for source in &mut sources {
+            source.blob.from = source.blob.chunks;
+        }
+        assert_eq!(send(b"line\n", &sources, &mut io::sink()).unwrap(), 5);
+        assert_eq!(counted(&sources, 5).held, copied.whole, "the last chunk is short");
+    }
+
+    #[test]
+    fn what_is_sent_is_installed_by_what_answers_there() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        library(here.path());
+        let (targets, mut sources) = hashed(&[source(here.path())]).unwrap();
+        let mut ask = |held: Option<&[u32]>| {
+            for (at, from) in held.unwrap_or_default().iter().enumerate() {
+                sources[at].blob.from = *from;
+            }
+            let step = held.map_or(InstallStep::Look, |_| InstallStep::Receive);
+            let blobs = sources.iter().map(|source| source.blob.clone()).collect();
+            let (schema, root) = (INSTALL_SCHEMA, there.path().to_owned());
+            let request = InstallRequest { schema, root, step, blobs, targets: targets.clone() };
+            let mut wire = Vec::<u8>::new();
+            let line = format!("{}\n", serde_json::to_string(&request).unwrap());
+            match step {
+                InstallStep::Look => wire.extend_from_slice(line.as_bytes()),
+                InstallStep::Receive => {
+                    send(line.as_bytes(), &sources, &mut wire).unwrap();
+                }
+            }
+            let cut = wire.len() - if held.is_some_and(|held| held == [0, 0, 0]) { 40 } else { 0 };
+            blobs::answer(io::Cursor::new(&wire[..cut]))
+        };
+        assert_eq!(ask(None), InstallAnswer { held: vec![0, 0, 0], failed: None });
+        let cut = ask(Some(&[0, 0, 0][..]));
+        assert!(cut.failed.is_some() && cut.held == ask(None).held, "{cut:?}");
+        assert!(!there.path().join("lib/torch").exists());
+        assert_eq!(ask(Some(&cut.held[..])), InstallAnswer { held: vec![1, 3, 1], failed: None });
+        let copied = |name: &str| fs::read(there.path().join("lib/torch").join(name)).unwrap();
+        for name in ["lib/below/libsmall.so", "lib/liblarge.so", "lib/liblarge.so.1", "build-version"] {
+            assert!(copied(name) == fs::read(here.path().join(name)).unwrap(), "{name}");
+        }
+    }
+}
