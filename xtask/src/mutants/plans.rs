@@ -139,4 +139,12 @@ pub(super) const PLANS: &[SourceMutant] = &[
         to: "if entries.is_empty()",
         test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "a_choice_between_machines" },
     },
+    SourceMutant {
+        name: "gpus-that-no-pytorch-uses-are-planned",
+        harm: "a job on a node without a PyTorch for CUDA is planned in minutes, and computes for days on its CPU",
+        file: "crates/cloud/src/ssh/inventory/gpus.rs",
+        from: "if build.cuda.is_none() || build.version != torch::VERSION {",
+        to: "if build.version != torch::VERSION {",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "for_which_there_is_a_pytorch" },
+    },
 ];

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use cloud::ssh::Inventory;
 use domain::{Duration, Job, Offer, Plan, Rate};
-use plan::local::JobFacts;
+use plan::local::{JobFacts, NodeGpus};
 use server::Home;
 
 use super::facts::{ClassCheck, facts, facts_of_classes};
@@ -90,7 +90,8 @@ pub fn draft_here(
     // Measurements are from this machine.
     let is_here = job.wants.node.is_none() && job.wants.clouds.is_empty();
     let measured_step = known.measured_step.filter(|_| is_here);
-    let mut plan = recommended(job, &offers, &JobFacts { measured_step, ..known })?;
+    let gpus = machine::trainer_gpus(job, settings, home)?;
+    let mut plan = recommended_on(job, &offers, &JobFacts { measured_step, ..known }, gpus.as_ref())?;
     plan.assumptions.extend(machine::transfer(job, &plan.offer.kind, home)?);
     Ok(plan)
 }
@@ -286,7 +287,11 @@ fn no_node(node: &str, inventory: &Inventory) -> Error {
 }
 
 fn recommended(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Plan, Error> {
-    let plans = plan::local::plans(job, offers, facts);
+    recommended_on(job, offers, facts, None)
+}
+
+fn recommended_on(job: &Job, offers: &[Offer], facts: &JobFacts, gpus: Option<&NodeGpus>) -> Result<Plan, Error> {
+    let plans = plan::local::plans_on_gpus(job, offers, facts, gpus);
     let plans = plans.map_err(|infeasible| Error::Unfit(infeasible.reasons))?;
     match plans.into_iter().next() {
         Some(plan) => Ok(plan),

@@ -10,6 +10,7 @@ use domain::files::{RunInput, local_mounts};
 use domain::run::InstanceState;
 use domain::{Bytes, Duration, InstanceId, Job, Rate};
 use plan::World;
+use plan::local::NodeGpus;
 use server::Home;
 
 use super::rented;
@@ -176,6 +177,22 @@ fn without(host: &Host) -> String {
         [] => format!("`{}`, of which no GPU is known", host.name),
         [first, ..] => format!("`{}`, which has {} × {}", host.name, host.gpus().len(), first.name),
     }
+}
+
+/// The GPUs that our own trainer computes on where a job runs on nodes, if all have such of one kind.
+///
+/// # Errors
+/// As [`inventory`]; [`Error::Unfit`] and [`Error::Catalog`] for GPUs that are described wrongly.
+pub fn trainer_gpus(job: &Job, settings: &GlobalSettings, home: &Home) -> Result<Option<NodeGpus>, Error> {
+    let Some(node) = &job.wants.node else { return Ok(None) };
+    let inventory = inventory(home)?;
+    if inventory.hosts.iter().all(|host| host.gpus().is_empty()) {
+        return Ok(None);
+    }
+    let mut catalog = Catalog::open(&settings.home)?;
+    rented::constraints::described(job, &mut catalog)?;
+    let found = inventory.trainer_gpus(&inventory.kind_of(node), &catalog);
+    Ok(found.map(|(gpu, count)| NodeGpus { gpu: gpu.clone(), count }))
 }
 
 /// How long what a job reads on this machine is on its way to nodes, where that takes a while and their connections were

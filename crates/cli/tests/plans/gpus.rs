@@ -58,3 +58,28 @@ fn free_machines_of_ones_own_are_said_to_be() {
     let said = workdir.gradus(&["plan", "job.yaml"]);
     assert!(said.out.contains("cost     nothing: the machines are free"), "{}{}", said.out, said.err);
 }
+
+#[test]
+fn a_job_for_nodes_is_planned_with_their_gpus() {
+    let workdir = Workdir::new();
+    let row = |row: u32| (0..64).map(|column| ((row * 31 + column * 17) % 16).to_string()).collect::<Vec<_>>();
+    let rows = (0..400).map(|number| format!("{},{}\n", row(number).join(","), number % 4));
+    workdir.file("table.csv", rows.collect::<String>());
+    std::fs::create_dir_all(workdir.0.path().join("home")).unwrap();
+    let train = "train: {model: mlp, data: {path: table.csv}, epochs: 3, batch: 8, threads: 1}\n";
+    workdir.file("job.yaml", format!("{train}resources: {{infra: ssh/west}}\n"));
+    let plan = |cuda: &str| {
+        let facts = format!(
+            r#"{{"gpu":{{"devices":[{{"name":"NVIDIA L4","memory":24152899584}}]}},"software":{{"libtorch":{{"folder":"/t","version":"2.11.0","cuda":{cuda}}}}}}}"#
+        );
+        let node = r#"{"cpu":"","cores":8,"memory":68719476736,"disk_free":68719476736}"#;
+        let host = format!(r#"{{"name":"west","address":"west","rate":0,"node":{node},"facts":{facts}}}"#);
+        workdir.file("home/nodes.json", format!(r#"{{"hosts":[{host}]}}"#));
+        let said = workdir.gradus(&["plan", "job.yaml"]);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        said.out
+    };
+    let (on_gpu, on_cpu) = (plan(r#""13.0""#), plan("null"));
+    assert!(on_gpu.contains("computed on 1 × L4") && !on_gpu.contains("GFLOP/s"), "{on_gpu}");
+    assert!(!on_cpu.contains("computed on") && on_cpu.contains("GFLOP/s"), "{on_cpu}");
+}

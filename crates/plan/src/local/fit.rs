@@ -57,6 +57,14 @@ fn unaffordable(job: &Job, offer: &Offer) -> Option<Problem> {
 
 fn short_of_memory(offer: &Offer, estimate: &OnMachine) -> Option<Problem> {
     let (memory, share) = (estimate.memory.filter(|memory| !memory.fits)?, estimate.share.as_ref()?);
+    if let Some(of_gpu) = memory.of_gpu {
+        let (has, takes) = (gigabytes(of_gpu), gigabytes(Bytes(memory.first)));
+        let message = format!(
+            "each GPU of `{}` has {has} of memory; training takes at least {takes}, {} samples at a time",
+            offer.kind, share.micro_batch
+        );
+        return Some(Problem::at("train.batch", message).hint(smaller(share, estimate.fitting)));
+    }
     let (has, takes) = (gigabytes(offer.node.memory), gigabytes(Bytes(memory.all)));
     let message = format!("`{}` has {has} of memory; training takes about {takes}", offer.kind);
     if memory.preloaded > memory.all / 2 {

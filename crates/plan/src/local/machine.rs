@@ -4,7 +4,7 @@ use domain::listing::{Cloud, Fabric, Gpus, Listing, Price};
 use domain::plan::Spread;
 use domain::rank::Sample;
 use domain::train::{Codec, Shard, Span, Train};
-use domain::{Duration, Offer, Share};
+use domain::{Bytes, Duration, Offer, Share};
 
 use crate::estimate::processor::{self, DATED, FASTER, SLOWER, START_AND_END};
 use crate::estimate::{Device, FittedCoefficients, Setup};
@@ -26,10 +26,14 @@ pub(super) const MEMORY_MARGIN: f64 = 1.2;
 const DATA_KEPT: u64 = 512 << 20;
 
 /// What nodes exchange gradients over, in bit/s: Gigabit Ethernet, the least that is common.
-const NETWORK: f64 = 1e9;
+pub(super) const NETWORK: f64 = 1e9;
 
 /// Seed of the draws of spot interruptions, of which there are none here.
-const SEED: u64 = 1;
+pub(super) const SEED: u64 = 1;
+
+/// Why a plan has no time.
+pub(super) const UNCOUNTED: &str =
+    "the number of samples is not known before the data is opened, so neither are time and cost";
 
 /// What a job takes on one machine, as far as that is known.
 #[derive(Debug)]
@@ -56,6 +60,8 @@ pub(super) struct RanksMemory {
     pub preloaded: u64,
     /// Whether the machine has enough of it, with a margin.
     pub fits: bool,
+    /// Where it is of GPUs, one for each rank: that of each.
+    pub of_gpu: Option<Bytes>,
 }
 
 impl OnMachine {
@@ -109,16 +115,11 @@ impl OnMachine {
             }
             (Some(_), None) => None,
             (None, _) => {
-                let unknown =
-                    "the number of samples is not known before the data is opened, so neither are time and cost";
-                assumptions.push(unknown.to_owned());
+                assumptions.push(UNCOUNTED.to_owned());
                 None
             }
         };
-        if nodes > 1 {
-            let gigabits = NETWORK / 1e9;
-            assumptions.push(format!("{nodes} nodes exchange gradients at {gigabits:.0} Gbit/s; it is not measured"));
-        }
+        note_network(nodes, &mut assumptions);
         warn(train, &share, &mut assumptions);
         let checkpoint = resolved.network.as_ref().map(|_| spec.checkpoints.state.0);
         let fitting = match is_fitting {
@@ -143,11 +144,10 @@ fn spec(train: &Train, nodes: u32, resolved: &Trained) -> TrainingSpec {
 }
 
 /// A number of micro-batches per step with which the machine has memory enough.
-fn fitting(spec: &TrainingSpec, market: &MarketIndex, estimator: RankEstimates) -> Option<u64> {
+pub(super) fn fitting(spec: &TrainingSpec, market: &MarketIndex, mut estimator: impl Estimator) -> Option<u64> {
     let ParallelChoice::Stated { parallel, accumulate, recompute } = spec.division else { return None };
     let of_rank = spec.length.batch.div_ceil(u64::from(parallel.data.max(1)));
     let doubled = std::iter::successors(accumulate.checked_mul(2), |more| more.checked_mul(2));
-    let mut estimator = estimator;
     for accumulate in doubled.take_while(|more| *more < 2 * of_rank) {
         let accumulate = accumulate.min(of_rank);
         let division = ParallelChoice::Stated { parallel, accumulate, recompute };
@@ -160,7 +160,13 @@ fn fitting(spec: &TrainingSpec, market: &MarketIndex, estimator: RankEstimates) 
     None
 }
 
-fn share(train: &Train, (cores, nodes): (u32, u32), samples: Option<[u64; 3]>, assumptions: &mut Vec<String>) -> Share {
+/// How a step is divided among ranks and their threads.
+pub(super) fn share(
+    train: &Train,
+    (cores, nodes): (u32, u32),
+    samples: Option<[u64; 3]>,
+    assumptions: &mut Vec<String>,
+) -> Share {
     let ranks = train.processes.max(1);
     let threads = train.threads.unwrap_or((cores / ranks).max(1));
     let all = threads.saturating_mul(ranks);
@@ -209,8 +215,16 @@ fn step(train: &Train, resolved: &Trained, facts: &JobFacts, assumptions: &mut V
     Some((1.0 / FASTER, SLOWER))
 }
 
+/// What nodes are taken to exchange gradients at.
+pub(super) fn note_network(nodes: u32, assumptions: &mut Vec<String>) {
+    if nodes > 1 {
+        let gigabits = NETWORK / 1e9;
+        assumptions.push(format!("{nodes} nodes exchange gradients at {gigabits:.0} Gbit/s; it is not measured"));
+    }
+}
+
 /// What of the schedule the plan does not count on.
-fn warn(train: &Train, share: &Share, assumptions: &mut Vec<String>) {
+pub(super) fn warn(train: &Train, share: &Share, assumptions: &mut Vec<String>) {
     if let (Some(steps), Some(Span::Steps(warmup))) = (share.steps, train.schedule.warmup)
         && warmup > steps
     {
@@ -230,7 +244,7 @@ fn in_digits(step: Duration) -> String {
 }
 
 /// An offer as the search knows machines.
-fn listing(offer: &Offer, ranks: u32) -> Listing {
+pub(super) fn listing(offer: &Offer, ranks: u32) -> Listing {
     let price = Price { rate: offer.rate, dated: String::new(), source: offer.price_source.clone(), derived: None };
     Listing {
         cloud: Cloud::Other(offer.provider.clone()),
@@ -301,6 +315,7 @@ impl<'a> RankEstimates<'a> {
             all: (needed * ranks) as u64,
             preloaded: self.preloaded.saturating_mul(u64::from(self.ranks)),
             fits,
+            of_gpu: None,
         }
     }
 }
@@ -322,7 +337,7 @@ impl Estimator for RankEstimates<'_> {
 }
 
 /// Bytes of data that each rank keeps decoded, and of files that it reads into memory before.
-fn data(train: &Train, sample: Sample, facts: &JobFacts) -> (u64, u64) {
+pub(super) fn data(train: &Train, sample: Sample, facts: &JobFacts) -> (u64, u64) {
     let bytes = match sample {
         Sample::Image { channels, height, width } => u64::from(channels) * u64::from(height) * u64::from(width),
         Sample::Text { length, .. } => 4 * u64::from(length),

@@ -4,9 +4,10 @@
 //! [`plans`] returns one [`Plan`] for each offer that fits, or every reason why none does. Nothing is measured here:
 //! measurements are passed in as [`JobFacts`], the rest is estimated by the time and memory models of
 //! [`crate::estimate`] with the figures of CPUs, and the plan lists its assumptions. [`machine`] estimates, [`fit`]
-//! compares with the machine's resources.
+//! compares with the machine's resources. On nodes whose GPUs are known, [`gpus`] estimates with their figures.
 
 mod fit;
+mod gpus;
 mod machine;
 mod profile;
 mod same_classes;
@@ -20,6 +21,7 @@ use domain::{Bytes, Duration, Elapsed, Job, Money, Offer, Plan, Rate, Work};
 
 use crate::search::workload::trained;
 pub use crate::search::{JobFacts, ProgramProfile};
+pub use gpus::NodeGpus;
 use machine::OnMachine;
 pub use same_classes::class_difference;
 pub use same_step::has_same_step;
@@ -39,6 +41,19 @@ pub struct NoFeasibleOffer {
 /// # Errors
 /// Every reason why no offer can.
 pub fn plans(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Vec<Plan>, NoFeasibleOffer> {
+    plans_on_gpus(job, offers, facts, None)
+}
+
+/// The same for offers of machines with such GPUs, where our own trainer computes on them.
+///
+/// # Errors
+/// As [`plans`].
+pub fn plans_on_gpus(
+    job: &Job,
+    offers: &[Offer],
+    facts: &JobFacts,
+    gpus: Option<&NodeGpus>,
+) -> Result<Vec<Plan>, NoFeasibleOffer> {
     let resolved = match &job.work {
         Work::Train(train) => Some((train, trained::trained(job, train, facts))),
         Work::Command(_) => None,
@@ -52,7 +67,11 @@ pub fn plans(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Vec<Plan>,
     let mut plans = Vec::new();
     for offer in offers {
         let estimate = match &resolved {
-            Some((train, resolved)) => OnMachine::of((train, job.nodes()), resolved, offer, facts),
+            Some((train, resolved)) => {
+                let work = (*train, job.nodes());
+                let on_gpus = gpus.and_then(|gpus| gpus::on_gpus(work, resolved, offer, (gpus, facts)));
+                on_gpus.unwrap_or_else(|| OnMachine::of(work, resolved, offer, facts))
+            }
             None => {
                 facts.program.map_or_else(OnMachine::of_program, |profile| profile::on_machine(&profile, job, offer))
             }

@@ -17,7 +17,7 @@ pub(super) fn on_machine(profile: &ProgramProfile, job: &Job, offer: &Offer) -> 
         Spread { low: after(seconds / faster), middle: after(seconds), high: after(seconds * slower) }
     });
     let fits = profile.memory.0 as f64 * MEMORY_MARGIN <= offer.node.memory.0 as f64;
-    let memory = RanksMemory { first: profile.memory.0, all: profile.memory.0, preloaded: 0, fits };
+    let memory = RanksMemory { first: profile.memory.0, all: profile.memory.0, preloaded: 0, fits, of_gpu: None };
     let mut assumptions = vec![timed(profile)];
     match steps {
         Some(steps) => assumptions.push(format!(
