@@ -9,7 +9,7 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         file: "crates/node/src/blobs/store.rs",
         from: "Ok(found) if *found == blob.sha256 =>",
         to: "Ok(found) if !found.is_empty() =>",
-        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "gets_no_name_and_is_sent_anew" },
+        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "gets_no_name_and_is_sent_again" },
     },
     SourceMutant {
         name: "a-chunk-without-contents-is-held",
@@ -17,7 +17,7 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         file: "crates/node/src/blobs/store.rs",
         from: "is_ok_and(|file| file.len() > 0)",
         to: "is_ok()",
-        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "gets_no_name_and_is_sent_anew" },
+        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "gets_no_name_and_is_sent_again" },
     },
     SourceMutant {
         name: "one-gpu-is-as-good-as-eight",

@@ -82,14 +82,14 @@ impl BlobFolder {
         self.finish(blob)
     }
 
-    /// Makes a blob from its chunks. Those of another content are deleted, so that the next copy begins anew.
+    /// Makes a blob from its chunks. Those of another content are deleted, so that the next copy starts over.
     fn finish(&self, blob: &InstallBlob) -> Result<(), String> {
         let (whole, parts) = (self.whole(&blob.sha256), self.parts(&blob.sha256));
         let fresh = self.blobs.join(format!("{}.partial-{}", blob.sha256, std::process::id()));
         let joined = join(&parts, blob.chunks, &fresh);
         let done = match &joined {
             Ok(found) if *found == blob.sha256 => fs::rename(&fresh, &whole).map_err(told("rename", &fresh)),
-            Ok(_) => Err("what came is not what was sent; it is copied anew with the next try".to_owned()),
+            Ok(_) => Err("what came is not what was sent; it is copied again with the next try".to_owned()),
             Err(error) => Err(told("write", &fresh)(io::Error::new(error.kind(), error.to_string()))),
         };
         if done.is_err() {

@@ -124,7 +124,7 @@ fn a_copy_that_broke_off_continues_behind_its_last_whole_chunk() {
 }
 
 #[test]
-fn what_came_and_is_not_what_was_sent_gets_no_name_and_is_sent_anew() {
+fn what_came_and_is_not_what_was_sent_gets_no_name_and_is_sent_again() {
     let contents = contents();
     let other = vec![9; contents.len()];
     let check = |spoil: &dyn Fn(&Path), expected: &str| {

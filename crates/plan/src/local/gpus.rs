@@ -146,7 +146,7 @@ mod tests {
 
     fn job(batch: u32, more: &str) -> Job {
         let yaml = format!(
-            "train: {{model: resnet50, data: {{path: pictures, size: 224}}, epochs: 3, batch: {batch}, threads: 1{more}}}\n"
+            "train: {{model: resnet50, data: {{path: photos, size: 224}}, epochs: 3, batch: {batch}, threads: 1{more}}}\n"
         );
         Job::parse(&yaml, "job.yaml").unwrap_or_else(|problems| panic!("{problems}")).job
     }
