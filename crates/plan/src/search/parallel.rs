@@ -96,7 +96,8 @@ pub(super) fn levels(spec: &TrainingSpec) -> &'static [ActivationCheckpointing] 
 }
 
 /// The fastest configuration that surely fits in memory, else the fastest that may fit; of equals, the simplest. Models
-/// are divided further than memory requires only while a GPU cannot process its complete share of the batch at once.
+/// are divided further than memory requires only while a GPU cannot process its complete share of the batch at once, for
+/// each degree of context and expert parallelism on its own.
 ///
 /// # Errors
 /// Why there is none.
@@ -148,7 +149,13 @@ fn fastest_of(
     if layouts.is_empty() {
         return Err(Infeasible::Layout);
     }
+    // Ranks that share experts or sequences exchange other things than those that share none: neither is surely slower.
+    let mut settled: Vec<(u32, u32)> = Vec::new();
     for parallel in layouts {
+        let shared = (parallel.context, parallel.expert);
+        if settled.contains(&shared) {
+            continue;
+        }
         setup.parallel = parallel;
         let (mut whole, mut cheaper) = (false, None);
         for level in levels(spec) {
@@ -165,9 +172,8 @@ fn fastest_of(
                 break;
             }
         }
-        // Ranks that share experts exchange other things than those that share none: neither is surely slower.
-        if whole && spec.network.experts < 2 {
-            break;
+        if whole {
+            settled.push(shared);
         }
     }
     best.ok_or_else(|| reason.told())

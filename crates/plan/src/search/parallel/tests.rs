@@ -319,6 +319,41 @@ fn a_pipeline_that_is_asked_for_has_several_micro_batches() {
     assert!(way.accumulate.is_multiple_of(4), "{way:?}");
 }
 
+/// A step takes longer by what tensor-parallel ranks exchange.
+struct Exchanging {
+    priced: Vec<ParallelDegrees>,
+}
+
+impl Estimator for Exchanging {
+    fn needed(&mut self, _: &Setup) -> RequiredMemory {
+        RequiredMemory { low: 1.0, middle: 1.0, high: 1.0 }
+    }
+
+    fn seconds(&mut self, setup: &Setup) -> f64 {
+        self.priced.push(setup.parallel);
+        f64::from(setup.parallel.tensor) + 0.1 * f64::from(setup.parallel.context * setup.parallel.expert)
+    }
+}
+
+/// Where a rank's share fits at once with a tensor-parallel layout, those that share sequences or experts may still be
+/// faster; one of each degree is priced.
+#[test]
+fn a_share_that_fits_ends_the_search_among_its_like_only() {
+    let of = |batch: u64, tokens: u64, experts: u32| {
+        let plain = spec(batch, ParallelChoice::Search);
+        let spec = TrainingSpec { network: NetworkFigures { tokens, experts, ..plain.network }, ..plain };
+        let mut exchanging = Exchanging { priced: Vec::new() };
+        let way = fastest(&spec, &device(1), &mut exchanging).expect("a way");
+        let degrees = |one: &ParallelDegrees| (one.data, one.tensor, one.context, one.expert);
+        (degrees(&way.parallel), exchanging.priced.iter().map(degrees).collect::<Vec<_>>())
+    };
+    // Four samples do not divide among eight ranks.
+    assert_eq!(of(4, 4096, 0), ((4, 2, 1, 1), vec![(4, 2, 1, 1)]));
+    let long = vec![(4, 2, 1, 1), (4, 1, 2, 1), (2, 1, 4, 1), (1, 1, 8, 1)];
+    assert_eq!(of(4, 131_072, 0), ((4, 1, 2, 1), long));
+    assert_eq!(of(8, 4096, 8), ((8, 1, 1, 1), vec![(8, 1, 1, 1), (8, 1, 1, 8)]));
+}
+
 #[test]
 fn an_update_in_the_backward_pass_accumulates_nothing() {
     let of = |is_whole, memory_of_sample| {
