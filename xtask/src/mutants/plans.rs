@@ -116,6 +116,14 @@ pub(super) const PLANS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "long_sequences_are_divided" },
     },
     SourceMutant {
+        name: "experts-are-in-more-parts-than-gpus",
+        harm: "a mixture of experts is planned on GPUs that cannot hold it: eight of them are counted as sixty-four",
+        file: "crates/plan/src/estimate/setup.rs",
+        from: "self.expert.clamp(1, self.replicas())",
+        to: "self.expert.max(1)",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "experts_are_in_no_more_parts" },
+    },
+    SourceMutant {
         name: "refreshed-prices-may-jump",
         harm: "a price that a cloud states wrongly, a hundredth of the real one, is planned with",
         file: "crates/cloud/src/prices/compare.rs",

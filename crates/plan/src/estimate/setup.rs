@@ -53,7 +53,7 @@ pub struct ParallelDegrees {
     /// Ranks that share each sequence (ring attention, Liu et al. 2023; Ulysses, Jacobs et al. 2023).
     #[serde(skip_serializing_if = "is_one")]
     pub context: u32,
-    /// Ranks of the data-parallel ones that share the experts of a block.
+    /// Ranks, of all but the pipeline's, that share the experts of a block.
     #[serde(skip_serializing_if = "is_one")]
     pub expert: u32,
     /// Model chunks of each pipeline stage (interleaved 1F1B, Narayanan et al. 2021, section 2.2).
@@ -89,6 +89,12 @@ impl ParallelDegrees {
     /// Ranks that hold the same weights where nothing is sharded: those that exchange gradients.
     pub fn replicas(&self) -> u32 {
         self.data.max(1).saturating_mul(self.context.max(1))
+    }
+
+    /// Parts that the experts of a block are in, beside those of tensor parallelism: one per rank that shares them, or per
+    /// replica where there are fewer. Tensor-parallel ranks then hold different experts instead of parts of the same ones.
+    pub fn expert_parts(&self) -> u32 {
+        self.expert.clamp(1, self.replicas())
     }
 
     /// Replicas that what is sharded is divided among.

@@ -42,7 +42,7 @@ pub struct Key {
     pipeline: u32,
     gathered: bool,
     sequence: bool,
-    expert: u32,
+    expert_parts: u32,
     processor: bool,
 }
 
@@ -71,7 +71,7 @@ impl Profile {
             pipeline: setup.parallel.pipeline.max(1),
             gathered: setup.parallel.zero == Zero::Parameters,
             sequence: setup.parallel.sequence,
-            expert: setup.parallel.expert.max(1),
+            expert_parts: setup.parallel.expert_parts(),
             processor: setup.device.is_processor(),
         }
     }
@@ -303,7 +303,7 @@ fn values(graph: &Graph, stage: Range<usize>, setup: &Setup, rules: &Rules, stor
         let mut parameters = operator.parameters as f64 / divided;
         let experts = experts(operator);
         if experts > 1.0 {
-            let each = f64::from(setup.parallel.expert.max(1)).min(experts);
+            let each = f64::from(setup.parallel.expert_parts()).min(experts);
             values.elsewhere += parameters * (1.0 - 1.0 / each);
             parameters /= each;
         }

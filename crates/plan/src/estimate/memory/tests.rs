@@ -3,6 +3,7 @@ use domain::gpu::{Gpu, GpuArchitecture, GpuTraits, Link, Rates};
 
 use super::*;
 use crate::estimate::{ActivationCheckpointing, Device, Layout, NumericFormat, OptimizerKind, ParallelDegrees, Zero};
+use crate::model::families::block::Experts;
 use crate::model::families::language::bert::Head;
 use crate::model::families::{Bert, Gpt, Llama, Resnet};
 use crate::model::{Builder, Graph};
@@ -145,6 +146,23 @@ fn states_are_divided_as_zero_divides_them() {
     same(Zero::Optimizer, [2.0, 2.0, 0.5]);
     same(Zero::Gradients, [2.0, 0.25, 0.5]);
     same(Zero::Parameters, [0.25, 0.25, 0.5]);
+}
+
+/// Eight GPUs hold all experts among them, however many ranks of tensor parallelism share them.
+#[test]
+fn experts_are_in_no_more_parts_than_there_are_gpus() {
+    let experts = Experts { count: 8, active: 2, shared: 0, weighed: false };
+    let llama = Llama { layers: 4, experts: Some(experts), ..Llama::three_8b(128) };
+    let model = ModelDescription::Graph(llama.graph());
+    let weights = |data: u32, tensor: u32, expert: u32| {
+        let mut setup = on(8, setup(80.0, 1, NumericFormat::Bf16));
+        setup.parallel = ParallelDegrees { data, tensor, expert, ..setup.parallel };
+        memory(&model, &setup).weights
+    };
+    let same = |one: f64, other: f64| assert!((one - other).abs() < 1.0, "{one} and {other} bytes");
+    same(weights(1, 8, 8), weights(1, 8, 1));
+    same(weights(4, 2, 8), weights(4, 2, 4));
+    assert!(weights(4, 2, 4) < 0.5 * weights(4, 2, 1));
 }
 
 #[test]

@@ -70,13 +70,12 @@ fn dividing_experts(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32, tensors
     let pipelines = pipelines(spec, nodes).into_iter().map(|pipeline| (1, pipeline));
     let models: Vec<(u32, u32)> = tensors.iter().map(|tensor| (*tensor, 1)).chain(pipelines).collect();
     let mut found = Vec::new();
-    for expert in expert_degrees(spec.network.experts, gpus_per_node, gpus) {
-        for &(tensor, pipeline) in &models {
-            let data = gpus / (tensor * pipeline);
-            let divides = gpus.is_multiple_of(tensor * pipeline) && (data * tensor).is_multiple_of(expert);
-            if !divides {
-                continue;
-            }
+    for (tensor, pipeline) in models {
+        if !gpus.is_multiple_of(tensor * pipeline) {
+            continue;
+        }
+        let data = gpus / (tensor * pipeline);
+        for expert in expert_degrees(spec.network.experts, gpus_per_node, data) {
             let parallel = ParallelDegrees {
                 data,
                 tensor,
@@ -85,10 +84,9 @@ fn dividing_experts(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32, tensors
                 sequence: usually_divides_sequence(spec, tensor),
                 ..ParallelDegrees::default()
             };
-            let zeros = match (data, tensor, pipeline) {
-                (1, _, _) => &STAGES[..1],
-                (_, _, 2..) => &STAGES[1..2],
-                (_, 1, _) => &STAGES[..],
+            let zeros = match (tensor, pipeline) {
+                (_, 2..) => &STAGES[1..2],
+                (1, _) => &STAGES[..],
                 _ => &STAGES[1..3],
             };
             found.extend(zeros.iter().map(|zero| ParallelDegrees { zero: *zero, ..parallel }));
@@ -97,14 +95,15 @@ fn dividing_experts(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32, tensors
     found
 }
 
-/// Ranks that share the experts: as many as a machine has, and as many as there are at all, up to 64.
-fn expert_degrees(experts: u32, gpus_per_node: u32, gpus: u32) -> Vec<u32> {
+/// Ranks that share the experts: as many replicas as a machine has GPUs, and as many as there are, up to 64. Tensor-parallel
+/// ranks divide each expert; to share experts among them instead, Megatron has to be told (`expert_tensor_parallel_size`).
+fn expert_degrees(experts: u32, gpus_per_node: u32, replicas: u32) -> Vec<u32> {
     if experts < 2 {
         return Vec::new();
     }
-    let largest =
-        |most: u32| [64, 32, 16, 8, 4, 2].into_iter().find(|degree| *degree <= most && experts.is_multiple_of(*degree));
-    let mut degrees: Vec<u32> = [largest(gpus_per_node), largest(gpus)].into_iter().flatten().collect();
+    let divides = |degree: u32| experts.is_multiple_of(degree) && replicas.is_multiple_of(degree);
+    let largest = |most: u32| [64, 32, 16, 8, 4, 2].into_iter().find(|degree| *degree <= most && divides(*degree));
+    let mut degrees: Vec<u32> = [largest(gpus_per_node), largest(replicas)].into_iter().flatten().collect();
     degrees.dedup();
     degrees
 }
@@ -176,16 +175,13 @@ fn requested(spec: &TrainingSpec, request: &LayoutRequest, nodes: u32, gpus_per_
         Some(pipeline) => vec![pipeline],
         None => std::iter::once(1).chain(pipelines(spec, nodes)).collect(),
     };
-    let all_experts = match stated.expert {
-        Some(expert) => vec![expert],
-        None => std::iter::once(1).chain(expert_degrees(spec.network.experts, gpus_per_node, gpus)).collect(),
-    };
     let mut found = Vec::new();
     for pipeline in all_pipelines {
         for tensor in &all_tensors {
             for context in contexts(spec, request, pipeline) {
-                for expert in &all_experts {
-                    found.extend(laid_out(spec, request, gpus, [*tensor, pipeline, context, *expert]));
+                let model = tensor.saturating_mul(pipeline).saturating_mul(context);
+                for expert in experts(spec, request, gpus_per_node, gpus / model.max(1)) {
+                    found.extend(laid_out(spec, request, gpus, [*tensor, pipeline, context, expert]));
                 }
             }
         }
@@ -201,6 +197,14 @@ fn contexts(spec: &TrainingSpec, request: &LayoutRequest, pipeline: u32) -> Vec<
     let is_open = pipeline == 1 && spec.network.has_long_sequences();
     let divides = |context: &u32| is_open && spec.network.tokens.is_multiple_of(2 * u64::from(*context));
     std::iter::once(1).chain(CONTEXTS.into_iter().filter(divides)).collect()
+}
+
+/// Degrees of expert parallelism: the job's, else 1 and those that so many replicas allow.
+fn experts(spec: &TrainingSpec, request: &LayoutRequest, gpus_per_node: u32, replicas: u32) -> Vec<u32> {
+    match request.parallel.expert {
+        Some(expert) => vec![expert],
+        None => std::iter::once(1).chain(expert_degrees(spec.network.experts, gpus_per_node, replicas)).collect(),
+    }
 }
 
 /// Layouts of a model divided so, with each way of sharding that the job leaves open; none where the GPUs do not divide so.

@@ -140,15 +140,16 @@ fn experts_are_divided() {
         let spec = TrainingSpec { network: NetworkFigures { experts, ..plain.network }, ..plain };
         let all = layouts(&spec, nodes, gpus_per_node);
         let mut degrees: Vec<u32> = all.iter().map(|one| one.expert).filter(|degree| *degree > 1).collect();
-        assert!(all.iter().all(|one| (one.replicas() * one.tensor).is_multiple_of(one.expert)), "{all:?}");
+        assert!(all.iter().all(|one| one.replicas().is_multiple_of(one.expert)), "{all:?}");
         degrees.sort_unstable();
         degrees.dedup();
         degrees
     };
     assert!(dividing(0, 4, 8).is_empty() && dividing(8, 1, 1).is_empty());
-    assert_eq!(dividing(8, 4, 8), [8]);
-    assert_eq!(dividing(256, 4, 8), [8, 32]);
-    assert_eq!(dividing(60, 1, 8), [4], "sixty do not divide among eight");
+    // Beside eight tensor-parallel ranks there are four replicas.
+    assert_eq!(dividing(8, 4, 8), [4, 8]);
+    assert_eq!(dividing(256, 4, 8), [4, 8, 16, 32]);
+    assert_eq!(dividing(60, 1, 8), [2, 4], "sixty do not divide among eight");
 }
 
 /// Ranks of tensor parallelism divide the sequence as well, as today's programs do, unless it is short or odd.
@@ -351,7 +352,8 @@ fn a_share_that_fits_ends_the_search_among_its_like_only() {
     assert_eq!(of(4, 4096, 0), ((4, 2, 1, 1), vec![(4, 2, 1, 1)]));
     let long = vec![(4, 2, 1, 1), (4, 1, 2, 1), (2, 1, 4, 1), (1, 1, 8, 1)];
     assert_eq!(of(4, 131_072, 0), ((4, 1, 2, 1), long));
-    assert_eq!(of(8, 4096, 8), ((8, 1, 1, 1), vec![(8, 1, 1, 1), (8, 1, 1, 8)]));
+    let mixture = vec![(8, 1, 1, 1), (8, 1, 1, 8), (4, 2, 1, 4), (2, 4, 1, 2)];
+    assert_eq!(of(8, 4096, 8), ((8, 1, 1, 1), mixture));
 }
 
 #[test]
