@@ -126,9 +126,10 @@ fn costs(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
         .filter(|(_, part)| part.micros() > 0)
         .map(|(name, part)| format!("{name} {}", cents(*part)))
         .collect();
-    let mut lines = vec![match parts.is_empty() {
-        true => "cost     nothing: the machines are free, and nothing else is charged".to_owned(),
-        false => format!("cost     {}", parts.join(", ")),
+    let mut lines = vec![match (parts.is_empty(), row.unknown_tariffs.is_empty()) {
+        (true, true) => "cost     nothing: the machines are free, and nothing else is charged".to_owned(),
+        (true, false) => "cost     nothing: the machines are free".to_owned(),
+        (false, _) => format!("cost     {}", parts.join(", ")),
     }];
     lines.extend(row.unknown_tariffs.iter().map(|tariff| unknown_tariff(row, tariff)));
     lines.push(format!("price    {}", price(row.price)));
