@@ -132,7 +132,13 @@ fn spec(batch: u64, steps: u64, per_core: Option<f64>, heads: u32, recompute: bo
             keep: 3,
             every: None,
         },
-        network: NetworkFigures { multiply_adds: 4e9, blocks: 24, heads, ..NetworkFigures::default() },
+        network: NetworkFigures {
+            multiply_adds: 4e9,
+            blocks: 24,
+            heads,
+            key_heads: heads,
+            ..NetworkFigures::default()
+        },
         program: ProgramOptions {
             precision: NumericFormat::Auto,
             optimizer: OptimizerKind::Adam,

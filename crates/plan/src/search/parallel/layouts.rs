@@ -141,12 +141,13 @@ fn dividing_sequences(spec: &TrainingSpec, gpus: u32, tensors: &[u32]) -> Vec<Pa
     found
 }
 
-/// Degrees of tensor parallelism within a node that divide the heads, 1 included.
+/// Degrees of tensor parallelism within a node that divide the heads, 1 included; also those of keys and values, without which
+/// Megatron refuses to run (`num_query_groups`).
 fn tensors(spec: &TrainingSpec, gpus_per_node: u32) -> Vec<u32> {
+    let heads = [spec.network.heads, spec.network.key_heads];
     let divides = |tensor: u32| {
         gpus_per_node.is_multiple_of(tensor)
-            && spec.network.heads >= tensor
-            && spec.network.heads.is_multiple_of(tensor)
+            && heads.iter().all(|heads| *heads >= tensor && heads.is_multiple_of(tensor))
     };
     [1, 2, 4, 8].into_iter().filter(|tensor| *tensor == 1 || divides(*tensor)).collect()
 }

@@ -19,7 +19,7 @@ fn spec(batch: u64, division: ParallelChoice) -> TrainingSpec {
         length: RunLength { batch, steps: 100, evaluated: 0 },
         data: DataDemand { per_core: None, bytes: Bytes(1 << 30), disk: Service::PlainDisk },
         checkpoints: CheckpointFigures { state: Bytes(1 << 30), weights: Bytes(1 << 29), keep: 3, every: None },
-        network: NetworkFigures { multiply_adds: 4e12, blocks: 32, heads: 32, tokens: 4096, experts: 0 },
+        network: NetworkFigures { multiply_adds: 4e12, blocks: 32, heads: 32, key_heads: 32, tokens: 4096, experts: 0 },
         program: ProgramOptions {
             precision: NumericFormat::Fp32,
             optimizer: OptimizerKind::Adam,
@@ -150,6 +150,18 @@ fn experts_are_divided() {
     assert_eq!(dividing(8, 4, 8), [4, 8]);
     assert_eq!(dividing(256, 4, 8), [4, 8, 16, 32]);
     assert_eq!(dividing(60, 1, 8), [2, 4], "sixty do not divide among eight");
+}
+
+/// The search takes no more tensor-parallel ranks than there are heads of keys and values; a job may ask for them.
+#[test]
+fn tensor_parallel_ranks_have_heads_of_keys_each() {
+    let of = |division: ParallelChoice| {
+        let plain = spec(64, division);
+        let spec = TrainingSpec { network: NetworkFigures { key_heads: 4, ..plain.network }, ..plain };
+        layouts(&spec, 1, 8).into_iter().map(|one| one.tensor).max()
+    };
+    assert_eq!(of(ParallelChoice::Search), Some(4));
+    assert_eq!(of(ParallelChoice::Requested(request("parallel: {tensor: 8}"))), Some(8));
 }
 
 /// Ranks of tensor parallelism divide the sequence as well, as today's programs do, unless it is short or odd.

@@ -117,13 +117,17 @@ impl ResolvedNetwork {
     /// The figures that the search depends on.
     fn figures(&self) -> NetworkFigures {
         match &self.model {
-            ModelDescription::Graph(graph) => NetworkFigures {
-                multiply_adds: graph.multiply_adds() as f64,
-                blocks: graph.blocks(),
-                heads: heads(graph),
-                tokens: graph.tokens().unwrap_or(0),
-                experts: experts(graph),
-            },
+            ModelDescription::Graph(graph) => {
+                let [heads, key_heads] = heads(graph);
+                NetworkFigures {
+                    multiply_adds: graph.multiply_adds() as f64,
+                    blocks: graph.blocks(),
+                    heads,
+                    key_heads,
+                    tokens: graph.tokens().unwrap_or(0),
+                    experts: experts(graph),
+                }
+            }
             ModelDescription::Summary(summary) => {
                 NetworkFigures { multiply_adds: summary.multiply_adds, ..NetworkFigures::default() }
             }
@@ -131,13 +135,14 @@ impl ResolvedNetwork {
     }
 }
 
-/// The minimum number of heads over all attention layers; 0 without attention.
-fn heads(graph: &Graph) -> u32 {
-    let heads = graph.operators.iter().filter_map(|operator| match operator.kind {
-        OpKind::Attention { heads, .. } => Some(heads),
+/// The minimum numbers of heads, and of those of keys and values, over all attention layers; 0 without attention.
+fn heads(graph: &Graph) -> [u32; 2] {
+    let layers = graph.operators.iter().filter_map(|operator| match operator.kind {
+        OpKind::Attention { heads, key_heads, .. } => Some([heads, key_heads]),
         _ => None,
     });
-    heads.min().and_then(|heads| u32::try_from(heads).ok()).unwrap_or(0)
+    let least = layers.reduce(|least, layer| [least[0].min(layer[0]), least[1].min(layer[1])]);
+    least.map_or([0, 0], |least| least.map(|heads| u32::try_from(heads).unwrap_or(0)))
 }
 
 /// The minimum number of experts over all layers that have several; 0 without.

@@ -75,6 +75,9 @@ pub struct NetworkFigures {
     pub blocks: u32,
     /// Attention heads, which tensor parallelism divides; 0 if there are none.
     pub heads: u32,
+    /// Heads of keys and values, fewer in grouped-query attention.
+    #[serde(skip)]
+    pub key_heads: u32,
     /// Tokens of a sample, which context and sequence parallelism divide; 0 if it reads none.
     #[serde(skip)]
     pub tokens: u64,
