@@ -37,16 +37,20 @@ impl KillCounters {
     /// The counters of a control group and of this machine. One that is not limited in memory counts with the nearest
     /// above it that is.
     pub fn of(group: &Path) -> KillCounters {
-        let counted = |group: &Path| kills(&fs::read_to_string(group.join("memory.events")).ok()?);
-        KillCounters { group: group.ancestors().find_map(counted), ..KillCounters::read() }
+        let nearest = group.ancestors().find_map(|group| counted(&group.join("memory.events")));
+        KillCounters { group: nearest, ..KillCounters::read() }
+    }
+
+    /// The counter in a file that [`counter_of`] has found, and that of this machine. A control group that is gone has
+    /// none.
+    pub fn in_file(file: &Path) -> KillCounters {
+        KillCounters { group: counted(file), ..KillCounters::read() }
     }
 
     fn under(root: &Path) -> KillCounters {
-        let text = |path: &Path| fs::read_to_string(root.join(path)).unwrap_or_default();
-        let groups = files(&text(Path::new("proc/self/cgroup")));
         KillCounters {
-            group: groups.iter().find_map(|path| kills(&text(path))),
-            machine: kills(&text(Path::new("proc/vmstat"))).unwrap_or(0),
+            group: counter_under(root, "self").and_then(|file| counted(&file)),
+            machine: counted(&root.join("proc/vmstat")).unwrap_or(0),
         }
     }
 
@@ -60,6 +64,22 @@ impl KillCounters {
             _ => MemoryKill::No,
         }
     }
+}
+
+/// The file that counts what the kernel kills for lack of memory in the control group of a process, or in the nearest
+/// above it that counts.
+pub fn counter_of(process: u32) -> Option<PathBuf> {
+    counter_under(Path::new("/"), &process.to_string())
+}
+
+fn counter_under(root: &Path, process: &str) -> Option<PathBuf> {
+    let groups = fs::read_to_string(root.join("proc").join(process).join("cgroup")).ok()?;
+    files(&groups).into_iter().map(|file| root.join(file)).find(|file| counted(file).is_some())
+}
+
+/// The counter in a file.
+fn counted(file: &Path) -> Option<u64> {
+    kills(&fs::read_to_string(file).ok()?)
 }
 
 /// The counter in `memory.events` of a control group, in its `memory.oom_control` of version 1, or in `/proc/vmstat`.
@@ -145,6 +165,15 @@ mod tests {
         assert_eq!(KillCounters::under(root.path()).since(before), MemoryKill::Elsewhere);
         write("sys/fs/cgroup/a/memory.events", &EVENTS.replace("oom_kill 3", "oom_kill 4"));
         assert_eq!(KillCounters::under(root.path()).since(before), MemoryKill::Here);
+        // Of another process, such as a container's first.
+        write("proc/7/cgroup", "0::/b/box\n");
+        write("sys/fs/cgroup/b/box/memory.events", EVENTS);
+        let file = counter_under(root.path(), "7").unwrap();
+        assert_eq!(file, root.path().join("sys/fs/cgroup/b/box/memory.events"));
+        assert_eq!(KillCounters::in_file(&file).group, Some(3));
+        fs::remove_file(&file).unwrap();
+        assert_eq!(KillCounters::in_file(&file).group, None);
+        assert_eq!((counter_under(root.path(), "7"), counter_under(root.path(), "8")), (None, None));
         let of = |path: &str| KillCounters::of(&root.path().join(path)).group;
         assert_eq!([of("sys/fs/cgroup/a"), of("sys/fs/cgroup/a/program")], [Some(4); 2]);
         // Without a group that can be read the machine's counter is all there is.

@@ -73,12 +73,25 @@ impl ContainerRuntime {
         // One that does not run cannot be killed, and one that is removed at its end is gone by then.
         let _ = self.ask(&["kill", "--signal", "KILL", name]);
         let _ = self.ask(&["rm", "--force", name]);
-        let filter = format!("name={name}");
-        match self.ask(&["ps", "--all", "--format", "{{.Names}}", "--filter", &filter]) {
-            Ok(listed) => !lists(&listed, name),
+        match self.is_listed(&["ps", "--all"], name) {
+            Ok(is_there) => !is_there,
             // A runtime that was uninstalled runs nothing.
             Err(_) => !Path::new(&self.program).exists(),
         }
+    }
+
+    /// Whether a container of this name runs.
+    ///
+    /// # Errors
+    /// A sentence with the first line that the runtime has said.
+    pub fn runs(&self, name: &str) -> Result<bool, String> {
+        self.is_listed(&["ps"], name)
+    }
+
+    fn is_listed(&self, which: &[&str], name: &str) -> Result<bool, String> {
+        let filter = format!("name={name}");
+        let listed = self.ask(&[which, &["--format", "{{.Names}}", "--filter", filter.as_str()]].concat())?;
+        Ok(lists(&listed, name))
     }
 }
 

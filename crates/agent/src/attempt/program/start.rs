@@ -16,7 +16,7 @@ use super::super::process::Process;
 use super::super::verdict::Role;
 use super::super::{Attempt, Stage, Working};
 use super::container::container_name;
-use super::{Observer, ProgramLink, Resume, WatchedPlaces, command};
+use super::{Container, Observer, ProgramLink, Resume, WatchedPlaces, command};
 
 /// Moves itself to the control group whose list of processes is named, and becomes the program.
 const ENTER: &str = r#"echo 0 > "$1" || echo "gradus: this script is not held to its limits" >&2; shift; exec "$@""#;
@@ -109,12 +109,20 @@ impl Attempt {
 
     /// What the kernel has killed for memory, counted where the attempt's processes are.
     pub(in crate::attempt) fn kill_counters(&self) -> KillCounters {
-        self.limited.as_ref().map_or_else(KillCounters::read, |group| KillCounters::of(group.path()))
+        match (&self.limited, self.container.as_ref().and_then(Container::kill_counter)) {
+            (Some(group), _) => KillCounters::of(group.path()),
+            (None, Some(file)) => KillCounters::in_file(file),
+            (None, None) => KillCounters::read(),
+        }
     }
 
     /// The end of an attempt, with what its limit has to do with it.
     pub(in crate::attempt) fn at_limit(&self, end: AttemptEnd, memory: MemoryKill) -> AttemptEnd {
-        let limit = self.start.job.needs.memory.filter(|_| self.limited.is_some() && memory == MemoryKill::Here);
+        let needs = self.start.job.needs;
+        // What a runtime was asked for holds where its control group is seen.
+        let is_contained = self.container.as_ref().is_some_and(|container| container.kill_counter().is_some());
+        let is_limited = self.limited.is_some() || needs.enforce && is_contained;
+        let limit = needs.memory.filter(|_| is_limited && memory == MemoryKill::Here);
         match limit {
             Some(limit) => reached(end, limit),
             None => end,

@@ -3,7 +3,7 @@
 use domain::ContainerImage;
 
 /// What a runtime says, in lower case, and what to do about it.
-const KNOWN: [(&[&str], &str); 6] = [
+const KNOWN: [(&[&str], &str); 10] = [
     (
         &["nvidia.com/gpu", "could not select device driver"],
         "install NVIDIA's container toolkit on the machine; for podman, also run \
@@ -23,19 +23,43 @@ const KNOWN: [(&[&str], &str); 6] = [
         "leave `enforce` out, or let systemd pass the controllers `cpu` and `memory` on to users (`Delegate=`)",
     ),
     (
+        &["setting rlimit", "setrlimit"],
+        "set limits that its user may set, such as `default_ulimits = [\"nofile=1024:1024\", \"nproc=4096:4096\"]` under \
+         `[containers]` of `/etc/containers/containers.conf` on the machine",
+    ),
+    (
+        &["cgroups in hybrid mode not supported"],
+        "install `runc`, and set `runtime = \"runc\"` under `[engine]` of `/etc/containers/containers.conf` on the machine",
+    ),
+    (
+        &["systemd not running", "systemd cgroup flag passed"],
+        "set `cgroup_manager = \"cgroupfs\"` under `[engine]` of `/etc/containers/containers.conf` on the machine",
+    ),
+    (&["/dev/mqueue"], "type `sudo mkdir -p /dev/mqueue && sudo mount -t mqueue mqueue /dev/mqueue` on the machine"),
+    (
         &["permission denied while trying to connect", "the docker daemon", "the docker api"],
         "start docker on the machine, and add the user there to the group `docker`; or install podman",
     ),
 ];
 
-/// What to do about what a runtime has said.
-pub fn advice(said: &str, name: &str, image: &ContainerImage) -> String {
+/// What to do about what a runtime of this name has said while it was `doing` something: `pull` or `run`.
+pub fn advice(said: &str, doing: &str, name: &str, image: &ContainerImage) -> String {
     let said = said.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if let Some((_, hint)) = KNOWN.iter().find(|(words, _)| says(words)) {
         return (*hint).to_owned();
     }
     let at = image.qualified();
+    if doing == "run" {
+        return format!(
+            "try `{name} run --rm --entrypoint bash {at} -c true` on the machine; the run's log has all that it says"
+        );
+    }
+    if at.starts_with("localhost/") {
+        return format!(
+            "the machine has no such image for this user: make it there with `{name} build --tag {at} FOLDER` or `{name} load`"
+        );
+    }
     if says(&["unauthorized", "access denied", "resource is denied", "manifest unknown", "not found"]) {
         return format!(
             "check the name, and for a private registry log in on the machine with `{name} login`; try `{name} pull {at}` there"
@@ -66,7 +90,21 @@ mod tests {
             ("mkdir /x: permission denied", "try `docker pull docker.io/a/b`"),
             ("i/o timeout", "try `docker pull docker.io/a/b`"),
         ] {
-            let found = advice(said, "docker", &image);
+            let found = advice(said, "pull", "docker", &image);
+            assert!(found.contains(expected), "{said}: {found}");
+        }
+        let local: ContainerImage = "docker:localhost/mine:1".parse().unwrap();
+        let refused = "pinging container registry localhost: dial tcp 127.0.0.1:443: connect: connection refused";
+        for (said, doing, expected) in [
+            (refused, "pull", "`podman build --tag localhost/mine:1 FOLDER`"),
+            ("something new", "run", "try `podman run --rm --entrypoint bash localhost/mine:1 -c true`"),
+            ("runc create failed: error setting rlimit type 7: operation not permitted", "run", "default_ulimits"),
+            ("setrlimit `RLIMIT_NOFILE`: Operation not permitted", "run", "default_ulimits"),
+            ("crun: cgroups in hybrid mode not supported, drop all controllers", "run", "`runtime = \"runc\"`"),
+            ("systemd not running on this host, cannot use systemd cgroups manager", "run", "\"cgroupfs\""),
+            ("statfs /dev/mqueue: no such file or directory", "run", "mount -t mqueue"),
+        ] {
+            let found = advice(said, doing, "podman", &local);
             assert!(found.contains(expected), "{said}: {found}");
         }
     }

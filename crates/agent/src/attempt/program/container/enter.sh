@@ -3,7 +3,8 @@
 folder=$1
 namespace=$(readlink /proc/self/ns/pid 2> /dev/null)
 trap : TERM
-bash -c 'echo $$ > "$1/script"; exec bash "$2"' bash "$folder" "$3"
+# That a signal has ended it is said by its code; bash's own message, with this line, would be among the script's.
+{ bash -c 'echo $$ > "$1/script"; exec bash "$2"' bash "$folder" "$3" 2>&3 3>&-; } 3>&2 2> /dev/null
 code=$?
 holder=$(< "$folder/holder")
 others() {

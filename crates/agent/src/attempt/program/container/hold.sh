@@ -2,7 +2,6 @@
 # Arguments: the folder of its files, and the process namespace of the machine.
 folder=$1
 namespace=$(readlink /proc/self/ns/pid 2> /dev/null)
-echo $$ > "$folder/holder"
 script() { kill -TERM "$(< "$folder/script")" 2> /dev/null; }
 # SIGTERM is for every process; without a process namespace of its own that would be all of the machine's.
 all() {
@@ -12,6 +11,8 @@ all() {
 trap 'all "$@"' TERM
 # SIGUSR1 is for the script alone: its program knows already.
 trap ': > "$folder/told"; script' USR1
+# Scripts are started from here on.
+echo $$ > "$folder/holder"
 while :; do
   sleep 3600 &
   wait $!

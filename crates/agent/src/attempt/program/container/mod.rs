@@ -6,6 +6,7 @@
 //! name, and the attempt is not over before the runtime lists none of that name, or has not answered for minutes.
 
 mod advice;
+mod held;
 mod line;
 
 use std::fs::{self, File};
@@ -16,12 +17,14 @@ use std::time::{Duration, Instant};
 
 use domain::{Cause, ContainerImage, Finding};
 use node::containers::{self, ContainerEngine, ContainerRuntime};
+use node::oom::counter_of;
 use node::processes::{INSTANCE, OWNER};
 use node::session;
 use rustix::process::{getegid, geteuid};
 
 use super::super::workdir::Placed;
 use advice::advice;
+use held::wait_until_held;
 use line::{BindMount, ContainerSpec, ContainerUser, exec_line, place_inside, run_line};
 use node::folder::not_written;
 use node::log::tail;
@@ -80,6 +83,8 @@ pub struct Container {
     /// The process namespace of the machine.
     namespace: String,
     has_socket: bool,
+    /// The file that counts what the kernel kills in it for lack of memory.
+    kill_counter: Option<PathBuf>,
     /// Removes it.
     ending: Option<JoinHandle<()>>,
 }
@@ -129,10 +134,25 @@ impl Container {
         containers::record(&request.instance, &runtime, &spec.name).map_err(failed(&request.instance))?;
         let name = spec.name.clone();
         let has_socket = request.socket.is_some();
-        let container = Container { runtime: runtime.clone(), name, folder, namespace, has_socket, ending: None };
+        let (ending, kill_counter) = (None, None);
+        let mut container =
+            Container { runtime: runtime.clone(), name, folder, namespace, has_socket, kill_counter, ending };
         // One that does not start may be there all the same: it is removed when it is dropped.
         call(&runtime, &line, request)?;
+        wait_until_held(&container.folder, || runtime.runs(&container.name), &request.image, runtime.engine.name())?;
+        container.kill_counter = container.first_process().and_then(counter_of);
         Ok(container)
+    }
+
+    /// The file that counts what the kernel kills in it for lack of memory, if it can be read from here.
+    pub fn kill_counter(&self) -> Option<&Path> {
+        self.kill_counter.as_deref()
+    }
+
+    /// The number that its first process has on the machine, unless the runtime is on another one.
+    fn first_process(&self) -> Option<u32> {
+        let said = self.runtime.ask(&["inspect", "--format", "{{.State.Pid}}", self.name.as_str()]).ok()?;
+        said.trim().parse().ok().filter(|pid| *pid > 0)
     }
 
     /// The command that runs in it what `plain` runs on the machine: with the same arguments, folder and variables.
@@ -258,12 +278,14 @@ fn mount_point(target: &Path, source: &Path) -> std::io::Result<()> {
     File::options().create(true).append(true).open(target).map(|_| ())
 }
 
-/// Calls the runtime; what it says is in the log.
+/// Calls the runtime; what it says is in the log, but for the number of the container that `run` prints.
 fn call(runtime: &ContainerRuntime, line: &[String], request: &ContainerRequest) -> Result<(), Finding> {
     let open = || File::options().create(true).append(true).open(&request.log);
     let outputs = open().and_then(|stdout| Ok((stdout.try_clone()?, stdout)));
     let (stdout, stderr) = outputs.map_err(|error| *not_written("open", &request.log, &error))?;
     let mut command = Command::new(&runtime.program);
+    let (name, doing) = (runtime.engine.name(), line.first().map_or("", String::as_str));
+    let stdout = if doing == "run" { Stdio::null() } else { Stdio::from(stdout) };
     command.args(line).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     command.env(OWNER, &request.tags[0]).env(INSTANCE, &request.tags[1]);
     session::own_and_bound(&mut command);
@@ -272,10 +294,9 @@ fn call(runtime: &ContainerRuntime, line: &[String], request: &ContainerRequest)
         return Ok(());
     }
     let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-    let (name, doing) = (runtime.engine.name(), line.first().map_or("", String::as_str));
     let said = tail(&request.log);
     let message = format!("`{name} {doing}` for `{}` failed ({how}): {said}", request.image);
-    Err(Finding::new(Cause::Setup, message).hint(advice(&said, name, &request.image)))
+    Err(Finding::new(Cause::Setup, message).hint(advice(&said, doing, name, &request.image)))
 }
 
 fn no_runtime() -> Finding {
@@ -296,6 +317,7 @@ mod tests {
             folder: "/h/container".into(),
             namespace: "pid:[1]".into(),
             has_socket: true,
+            kill_counter: None,
             ending: Some(std::thread::spawn(|| ())),
         }
     }
