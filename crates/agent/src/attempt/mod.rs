@@ -382,7 +382,7 @@ impl Attempt {
             tail: failed.said.take().unwrap_or_else(|| node::log::tail(&self.log)),
             failed,
         });
-        let end = self.of_stopped(self.at_limit(end, memory));
+        let end = self.of_stopped(self.of_container(self.at_limit(end, memory)));
         let is_own = role == Role::Program && self.ending.is_none();
         match &self.work {
             Working::Command { setup, .. } if is_own && setup.is_left_out => verdict::without_setup(end),

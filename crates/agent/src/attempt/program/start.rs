@@ -7,7 +7,7 @@ use std::time::Duration;
 use domain::rank::Report;
 use domain::run::AttemptEnd;
 use domain::wire::AgentEvent;
-use domain::{Bytes, Finding};
+use domain::{Bytes, Cause, Finding};
 use node::oom::limits::{LimitedGroup, ResourceLimits};
 use node::oom::{KillCounters, MemoryKill};
 
@@ -128,6 +128,26 @@ impl Attempt {
             None => end,
         }
     }
+
+    /// The end of a program whose container somebody else has ended, which is no failure of its own.
+    pub(in crate::attempt) fn of_container(&self, end: AttemptEnd) -> AttemptEnd {
+        let is_by_others = self.container.as_ref().is_some_and(Container::is_ended_by_others);
+        if self.ending.is_none() && is_by_others { ended_by_others(end) } else { end }
+    }
+}
+
+/// Says of a failure that somebody else has caused it, so that another attempt may follow.
+fn ended_by_others(end: AttemptEnd) -> AttemptEnd {
+    match end {
+        AttemptEnd::Failed { finding, .. }
+            if matches!(finding.cause, Cause::ExitCode | Cause::Setup | Cause::Killed) =>
+        {
+            let message = format!("the container was ended by somebody else than gradus: {}", finding.message);
+            let hint = "see who stops containers on the machine, such as `podman stop`, or docker when it is restarted";
+            AttemptEnd::Failed { finding: Finding::new(Cause::Killed, message).hint(hint), exit_code: None }
+        }
+        end => end,
+    }
 }
 
 /// The same program with the same variables, in a control group.
@@ -159,8 +179,6 @@ fn reached(end: AttemptEnd, limit: Bytes) -> AttemptEnd {
 
 #[cfg(test)]
 mod tests {
-    use domain::Cause;
-
     use super::*;
 
     #[test]
@@ -178,6 +196,19 @@ mod tests {
         let found = limited(&plain, Path::new("/nonexistent")).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&found.stdout), "a b[] workdir\n");
         assert!(String::from_utf8_lossy(&found.stderr).contains("not held to its limits"));
+    }
+
+    #[test]
+    fn a_container_that_others_have_ended_is_no_failure_of_the_program() {
+        let failed = |cause| AttemptEnd::Failed { finding: Finding::new(cause, "code 255"), exit_code: Some(255) };
+        for cause in [Cause::ExitCode, Cause::Setup, Cause::Killed] {
+            let AttemptEnd::Failed { finding, exit_code } = ended_by_others(failed(cause)) else { panic!("{cause:?}") };
+            assert_eq!((finding.cause, exit_code), (Cause::Killed, None));
+            assert!(finding.message.ends_with("by somebody else than gradus: code 255"), "{}", finding.message);
+        }
+        for end in [failed(Cause::OutOfMemory), failed(Cause::RankLost), AttemptEnd::Succeeded] {
+            assert_eq!(ended_by_others(end.clone()), end);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! name, and the attempt is not over before the runtime lists none of that name, or has not answered for minutes.
 
 mod advice;
+mod first;
 mod held;
 mod line;
 
@@ -17,13 +18,13 @@ use std::time::{Duration, Instant};
 
 use domain::{Cause, ContainerImage, Finding};
 use node::containers::{self, ContainerEngine, ContainerRuntime};
-use node::oom::counter_of;
 use node::processes::{INSTANCE, OWNER};
 use node::session;
 use rustix::process::{getegid, geteuid};
 
 use super::super::workdir::Placed;
 use advice::advice;
+use first::FirstProcess;
 use held::wait_until_held;
 use line::{BindMount, ContainerSpec, ContainerUser, exec_line, place_inside, run_line};
 use node::folder::not_written;
@@ -83,6 +84,8 @@ pub struct Container {
     /// The process namespace of the machine.
     namespace: String,
     has_socket: bool,
+    /// Its first process, where it can be seen from here.
+    first: Option<FirstProcess>,
     /// The file that counts what the kernel kills in it for lack of memory.
     kill_counter: Option<PathBuf>,
     /// Removes it.
@@ -134,13 +137,14 @@ impl Container {
         containers::record(&request.instance, &runtime, &spec.name).map_err(failed(&request.instance))?;
         let name = spec.name.clone();
         let has_socket = request.socket.is_some();
-        let (ending, kill_counter) = (None, None);
+        let (first, kill_counter, ending) = (None, None, None);
         let mut container =
-            Container { runtime: runtime.clone(), name, folder, namespace, has_socket, kill_counter, ending };
+            Container { runtime: runtime.clone(), name, folder, namespace, has_socket, first, kill_counter, ending };
         // One that does not start may be there all the same: it is removed when it is dropped.
         call(&runtime, &line, request)?;
         wait_until_held(&container.folder, || runtime.runs(&container.name), &request.image, runtime.engine.name())?;
-        container.kill_counter = container.first_process().and_then(counter_of);
+        container.first = FirstProcess::of(&runtime, &container.name);
+        container.kill_counter = container.first.as_ref().and_then(FirstProcess::kill_counter);
         Ok(container)
     }
 
@@ -149,10 +153,10 @@ impl Container {
         self.kill_counter.as_deref()
     }
 
-    /// The number that its first process has on the machine, unless the runtime is on another one.
-    fn first_process(&self) -> Option<u32> {
-        let said = self.runtime.ask(&["inspect", "--format", "{{.State.Pid}}", self.name.as_str()]).ok()?;
-        said.trim().parse().ok().filter(|pid| *pid > 0)
+    /// Whether it has ended, or was told to, though the agent has not asked for that: `podman stop`, or docker that starts
+    /// again.
+    pub fn is_ended_by_others(&self) -> bool {
+        self.folder.join("told").exists() || self.first.as_ref().is_some_and(FirstProcess::has_ended)
     }
 
     /// The command that runs in it what `plain` runs on the machine: with the same arguments, folder and variables.
@@ -317,9 +321,20 @@ mod tests {
             folder: "/h/container".into(),
             namespace: "pid:[1]".into(),
             has_socket: true,
+            first: None,
             kill_counter: None,
             ending: Some(std::thread::spawn(|| ())),
         }
+    }
+
+    #[test]
+    fn a_container_that_was_told_to_end_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut told = container();
+        folder.path().clone_into(&mut told.folder);
+        assert!(!told.is_ended_by_others());
+        fs::write(folder.path().join("told"), "").unwrap();
+        assert!(told.is_ended_by_others());
     }
 
     #[test]
