@@ -4,7 +4,7 @@
 //! except the trainer's: nothing is trained and no process is killed. The full one is what CI runs. The long one,
 //! `--long`, kills ten times as many runs, simulates a million schedules, proves that deliberate mistakes are noticed,
 //! tries the API with requests of others' making, compares task files with SkyPilot's parser and requests to clouds with those
-//! of their SDKs, kills users' programs, and trains on rented machines of the lab's cloud while 200 faults happen.
+//! of their SDKs, kills users' programs, runs some in podman's containers where there is podman, and trains on rented machines of the lab's cloud while 200 faults happen.
 
 mod packages;
 mod versions;
@@ -72,6 +72,11 @@ pub fn long(root: &Path) -> Outcome {
         let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "line", "--", "--ignored"]);
         tests.args(["ten_gigabytes", "--nocapture"]);
         doing::run(&mut tests, "it needs 6 GB of the disk of temporary files")
+    })?;
+    step("programs in containers of podman", || {
+        let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "agent", "--", "--ignored"]);
+        tests.args(["podman::", "--nocapture"]);
+        doing::run(&mut tests, "where podman cannot run a container it says so and passes")
     })?;
     step("task files, read by SkyPilot", || {
         let mut tests =

@@ -6,6 +6,7 @@ mod control;
 mod devices;
 mod lifetime;
 mod origin;
+mod podman;
 mod program;
 mod rank;
 mod roles;
