@@ -100,6 +100,14 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "values_are_in_no_command_line" },
     },
     SourceMutant {
+        name: "a-silent-podman-runs-nothing",
+        harm: "a run fails whose container is about to start, because podman does not answer for a moment",
+        file: "crates/agent/src/attempt/program/container/held.rs",
+        from: "if matches!(runs(), Ok(false)) && !is_held() {",
+        to: "if !matches!(runs(), Ok(true)) {",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "ended_at_once" },
+    },
+    SourceMutant {
         name: "a-suspended-machine-is-idle",
         harm: "a program that works is stopped when a laptop wakes up",
         file: "crates/agent/src/attempt/program/idle.rs",

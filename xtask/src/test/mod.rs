@@ -4,7 +4,8 @@
 //! except the trainer's: nothing is trained and no process is killed. The full one is what CI runs. The long one,
 //! `--long`, kills ten times as many runs, simulates a million schedules, proves that deliberate mistakes are noticed,
 //! tries the API with requests of others' making, compares task files with SkyPilot's parser and requests to clouds with those
-//! of their SDKs, kills users' programs, runs some in podman's containers where there is podman, and trains on rented machines of the lab's cloud while 200 faults happen.
+//! of their SDKs, kills users' programs, runs some in containers where there is podman, and trains on rented machines of
+//! the lab's cloud while 200 faults happen.
 
 mod packages;
 mod versions;
