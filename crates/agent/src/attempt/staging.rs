@@ -87,7 +87,8 @@ pub fn program(start: &Start, tools: &Tools, command: &Command, folder: &Path) {
         let placed = workdir::place(&mounts, brought, &target)?;
         let container = request.map(|request| Container::start(&request, &placed)).transpose()?;
         let setup = SetupKey::of(&of_setup.0, &of_setup.1, &workdir);
-        Ok(StagedInput { placed: Some(placed), container, setup, ..workdir.into() })
+        let note = container.as_ref().and_then(Container::note);
+        Ok(StagedInput { placed: Some(placed), container, setup, note, ..workdir.into() })
     });
 }
 

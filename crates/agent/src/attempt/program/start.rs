@@ -109,7 +109,8 @@ impl Attempt {
 
     /// What the kernel has killed for memory, counted where the attempt's processes are.
     pub(in crate::attempt) fn kill_counters(&self) -> KillCounters {
-        match (&self.limited, self.container.as_ref().and_then(Container::kill_counter)) {
+        let counter = self.container.as_ref().and_then(|container| container.view().kill_counter());
+        match (&self.limited, counter) {
             (Some(group), _) => KillCounters::of(group.path()),
             (None, Some(file)) => KillCounters::in_file(file),
             (None, None) => KillCounters::read(),
@@ -118,11 +119,9 @@ impl Attempt {
 
     /// The end of an attempt, with what its limit has to do with it.
     pub(in crate::attempt) fn at_limit(&self, end: AttemptEnd, memory: MemoryKill) -> AttemptEnd {
-        let needs = self.start.job.needs;
-        // What a runtime was asked for holds where its control group is seen.
-        let is_contained = self.container.as_ref().is_some_and(|container| container.kill_counter().is_some());
-        let is_limited = self.limited.is_some() || needs.enforce && is_contained;
-        let limit = needs.memory.filter(|_| is_limited && memory == MemoryKill::Here);
+        let is_contained = self.container.as_ref().is_some_and(|container| container.view().is_limited());
+        let is_limited = self.limited.is_some() || is_contained;
+        let limit = self.start.job.needs.memory.filter(|_| is_limited && memory == MemoryKill::Here);
         match limit {
             Some(limit) => reached(end, limit),
             None => end,

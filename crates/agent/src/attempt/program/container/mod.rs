@@ -6,9 +6,9 @@
 //! name, and the attempt is not over before the runtime lists none of that name, or has not answered for minutes.
 
 mod advice;
-mod first;
 mod held;
 mod line;
+mod view;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -24,11 +24,11 @@ use rustix::process::{getegid, geteuid};
 
 use super::super::workdir::Placed;
 use advice::advice;
-use first::FirstProcess;
 use held::wait_until_held;
 use line::{BindMount, ContainerSpec, ContainerUser, exec_line, place_inside, run_line};
 use node::folder::not_written;
 use node::log::tail;
+use view::ContainerView;
 
 pub use line::container_name;
 
@@ -84,10 +84,8 @@ pub struct Container {
     /// The process namespace of the machine.
     namespace: String,
     has_socket: bool,
-    /// Its first process, where it can be seen from here.
-    first: Option<FirstProcess>,
-    /// The file that counts what the kernel kills in it for lack of memory.
-    kill_counter: Option<PathBuf>,
+    /// What the machine shows of it.
+    view: ContainerView,
     /// Removes it.
     ending: Option<JoinHandle<()>>,
 }
@@ -137,26 +135,29 @@ impl Container {
         containers::record(&request.instance, &runtime, &spec.name).map_err(failed(&request.instance))?;
         let name = spec.name.clone();
         let has_socket = request.socket.is_some();
-        let (first, kill_counter, ending) = (None, None, None);
-        let mut container =
-            Container { runtime: runtime.clone(), name, folder, namespace, has_socket, first, kill_counter, ending };
+        let (view, ending) = (ContainerView::default(), None);
+        let mut container = Container { runtime: runtime.clone(), name, folder, namespace, has_socket, view, ending };
         // One that does not start may be there all the same: it is removed when it is dropped.
         call(&runtime, &line, request)?;
         wait_until_held(&container.folder, || runtime.runs(&container.name), &request.image, runtime.engine.name())?;
-        container.first = FirstProcess::of(&runtime, &container.name);
-        container.kill_counter = container.first.as_ref().and_then(FirstProcess::kill_counter);
+        container.view = ContainerView::of(&runtime, &container.name, request.limits.0);
         Ok(container)
     }
 
-    /// The file that counts what the kernel kills in it for lack of memory, if it can be read from here.
-    pub fn kill_counter(&self) -> Option<&Path> {
-        self.kill_counter.as_deref()
+    /// What the machine shows of it.
+    pub fn view(&self) -> &ContainerView {
+        &self.view
+    }
+
+    /// What is not as the job asks for.
+    pub fn note(&self) -> Option<String> {
+        self.view.note(self.runtime.engine.name())
     }
 
     /// Whether it has ended, or was told to, though the agent has not asked for that: `podman stop`, or docker that starts
     /// again.
     pub fn is_ended_by_others(&self) -> bool {
-        self.folder.join("told").exists() || self.first.as_ref().is_some_and(FirstProcess::has_ended)
+        self.folder.join("told").exists() || self.view.has_ended()
     }
 
     /// The command that runs in it what `plain` runs on the machine: with the same arguments, folder and variables.
@@ -321,8 +322,7 @@ mod tests {
             folder: "/h/container".into(),
             namespace: "pid:[1]".into(),
             has_socket: true,
-            first: None,
-            kill_counter: None,
+            view: ContainerView::default(),
             ending: Some(std::thread::spawn(|| ())),
         }
     }
