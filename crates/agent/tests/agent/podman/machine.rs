@@ -104,8 +104,10 @@ impl Podman {
 
     /// What podman prints to these arguments; else what it says.
     pub fn ask(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = Command::new(self.programs().join("podman")).args(arguments).output();
-        let output = output.map_err(|error| error.to_string())?;
+        let mut command = Command::new(self.programs().join("podman"));
+        // Where memory runs out, podman's monitor leaves a file in the current folder.
+        command.args(arguments).current_dir(self.folder.path());
+        let output = command.output().map_err(|error| error.to_string())?;
         match output.status.success() {
             true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
             false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
