@@ -37,6 +37,7 @@ pub(crate) use api::{in_regions, or_denied};
 pub use choice::MachineChoice;
 pub use names::{machine_name, name_prefix};
 pub use reach::{ReachSettings, calls_over_tls};
+pub use user_data::MIG_PROGRAM;
 
 use crate::aws::wire::query::Params;
 use crate::catalog::Catalog;

@@ -18,16 +18,39 @@ lets_in() {
     may_divide_gpus
 }
 
-# Dividing GPUs is root's; of all that is, this alone is allowed.
+# Dividing GPUs is root's. The user may do that alone, by a program that takes profiles and nothing else: patterns of sudo would
+# let other options of nvidia-smi through, such as the one that writes a file.
 may_divide_gpus() {
-    smi=$(command -v nvidia-smi) || return 0
     rules=${GRADUS_SUDOERS:-/etc/sudoers.d}
-    [ -d "$rules" ] || return 0
-    for words in '-i [0-9]* -mig [01]' 'mig -i [0-9]* -dci' 'mig -i [0-9]* -dgi' 'mig -i [0-9]* -cgi [0-9]* -C'; do
-        echo "gradus ALL=(root) NOPASSWD: $smi $words"
-    done >"$rules/gradus.partial"
-    chmod 440 "$rules/gradus.partial"
+    program=${GRADUS_PROGRAMS:-/usr/local/sbin}/gradus-mig
+    command -v nvidia-smi >/dev/null && [ -d "$rules" ] && mkdir -p "${program%/*}" || return 0
+    divides_gpus >"$program.partial" && chmod 755 "$program.partial" && mv "$program.partial" "$program" || return 0
+    echo "gradus ALL=(root) NOPASSWD: $program" >"$rules/gradus.partial" && chmod 440 "$rules/gradus.partial" || return 0
     mv "$rules/gradus.partial" "$rules/gradus"
+}
+
+divides_gpus() {
+    cat <<'END'
+#!/bin/sh
+# Divides each GPU by MIG into profiles such as 4g.40gb,3g.40gb, whatever a start before has left of its parts.
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+LC_ALL=C
+export PATH LC_ALL
+[ $# = 1 ] || set --
+case ,$1 in
+*[!0-9a-z.,]* | *,,* | *, | *,[!1-9]*)
+    echo 'type profiles of MIG, such as `gradus-mig 4g.40gb,3g.40gb`' >&2
+    exit 2
+    ;;
+esac
+gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader) && [ -n "$gpus" ] || exit 1
+for gpu in $gpus; do
+    nvidia-smi -i "$gpu" -mig 1 || exit 1
+    nvidia-smi mig -i "$gpu" -dci || :
+    nvidia-smi mig -i "$gpu" -dgi || :
+    nvidia-smi mig -i "$gpu" -cgi "$1" -C || exit 1
+done
+END
 }
 
 # An agent writes its meter every second. Only that it changes counts: clocks may be set. Time is the system's own, since

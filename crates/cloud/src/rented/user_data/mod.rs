@@ -11,6 +11,9 @@ pub const SILENCE: Duration = Duration::from_secs(1800);
 
 const SCRIPT: &str = include_str!("dead_man.sh");
 
+/// The program that divides the GPUs of a machine by MIG, all that its user may do as root; it takes the profiles of each.
+pub const MIG_PROGRAM: &str = "/usr/local/sbin/gradus-mig";
+
 /// Functions that put the cache on disks inside the machine.
 const CACHE_SCRIPT: &str = include_str!("cache.sh");
 
@@ -54,6 +57,8 @@ fn script(public_key: &str, (functions, before): (&str, &str)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
     use std::process::Command;
 
     use super::*;
@@ -99,25 +104,66 @@ mod tests {
     }
 
     #[test]
-    fn dividing_gpus_is_all_that_is_allowed_as_root() {
+    fn one_program_that_divides_gpus_is_all_that_is_allowed_as_root() {
         let folder = tempfile::tempdir().unwrap();
-        let rules = folder.path().join("gradus");
+        let (place, rules) = (folder.path().display(), folder.path().join("gradus"));
         let allow = |programs: &str| {
-            let script = format!("{programs}\nGRADUS_SUDOERS='{}'\nmay_divide_gpus", folder.path().display());
-            run(&script, "/usr/bin:/bin");
+            let places = format!("GRADUS_SUDOERS='{place}'\nGRADUS_PROGRAMS='{place}/sbin'");
+            run(&format!("{programs}\n{places}\nmay_divide_gpus"), "/usr/bin:/bin");
             std::fs::read_to_string(&rules).unwrap_or_default()
         };
         // A function that hides a program, and one that is found.
         assert_eq!(allow("command() { false; }"), "", "there is no GPU of NVIDIA");
-        let text = allow("command() { echo /usr/bin/nvidia-smi; }");
-        let lines: Vec<&str> = text.lines().collect();
-        assert!(
-            lines.len() == 4
-                && lines.iter().all(|line| line.starts_with("gradus ALL=(root) NOPASSWD: /usr/bin/nvidia-smi "))
-        );
-        assert!(lines[3].ends_with("nvidia-smi mig -i [0-9]* -cgi [0-9]* -C"), "{text}");
-        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&rules).unwrap().permissions());
-        assert_eq!(mode & 0o777, 0o440);
+        let rule = allow("command() { :; }");
+        assert_eq!(rule, format!("gradus ALL=(root) NOPASSWD: {place}/sbin/gradus-mig\n"));
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&rules), mode(&folder.path().join("sbin/gradus-mig"))), (0o440, 0o755));
+        let (programs, name) = MIG_PROGRAM.rsplit_once('/').unwrap();
+        assert!(SCRIPT.contains(&format!("program=${{GRADUS_PROGRAMS:-{programs}}}/{name}\n")));
+    }
+
+    /// What the program that divides GPUs does on a machine of two, where `fails` fails; and its code.
+    fn divided(arguments: &[&str], fails: &str) -> (Option<i32>, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let (said, stand_in) = (folder.path().join("said"), folder.path().join("nvidia-smi"));
+        let lists = "case $1 in --query*) echo 0; echo 1; exit ;; esac";
+        let notes = format!("echo \"$@\" >>'{}'; case \"$*\" in *{fails}*) exit 1 ;; esac", said.display());
+        std::fs::write(&stand_in, format!("#!/bin/sh\n{lists}\n{notes}\n")).unwrap();
+        std::fs::set_permissions(&stand_in, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let printed = Command::new("sh").arg("-c").arg(format!("{SCRIPT}\ndivides_gpus")).output().unwrap();
+        let program = String::from_utf8(printed.stdout).unwrap();
+        let program = program.replace("\nPATH=", &format!("\nPATH={}:", folder.path().display()));
+        let status = Command::new("sh").args(["-c", &program, "gradus-mig"]).args(arguments).status().unwrap();
+        (status.code(), std::fs::read_to_string(said).unwrap_or_default().trim_end().replace('\n', "; "))
+    }
+
+    #[test]
+    fn each_gpu_is_divided_and_a_layout_that_cannot_be_made_is_the_end() {
+        let one = |gpu: u32| {
+            format!("-i {gpu} -mig 1; mig -i {gpu} -dci; mig -i {gpu} -dgi; mig -i {gpu} -cgi 4g.40gb,3g.40gb -C")
+        };
+        let both = format!("{}; {}", one(0), one(1));
+        assert_eq!(divided(&["4g.40gb,3g.40gb"], "nothing"), (Some(0), both.clone()));
+        assert_eq!(divided(&["4g.40gb,3g.40gb"], "-dci"), (Some(0), both), "there were no parts to take away");
+        assert_eq!(divided(&["4g.40gb,3g.40gb"], "-cgi"), (Some(1), one(0)));
+    }
+
+    #[test]
+    fn whoever_divides_gpus_can_do_nothing_else_as_root() {
+        let refused: [&[&str]; 9] = [
+            &[],
+            &[""],
+            &["1g.10gb", "1g.10gb"],
+            &["-f"],
+            &["1g.10gb,-f"],
+            &["1g.10gb,"],
+            &["1g.10gb -f /etc/passwd"],
+            &["1g.10gb\n-f"],
+            &["$(id)"],
+        ];
+        for arguments in refused {
+            assert_eq!(divided(arguments, "nothing"), (Some(2), String::new()), "{arguments:?}");
+        }
     }
 
     #[test]
