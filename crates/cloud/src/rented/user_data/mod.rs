@@ -234,8 +234,9 @@ mod tests {
         assert_eq!((failed.len(), failed.last().map(String::as_str)), (21, Some("lets_in")), "{why}");
     }
 
-    /// What is done with these disks inside a machine, whose image may have mounted them itself.
-    fn cached(disks: &[&str], is_mounted: bool, stripes: &str) -> String {
+    /// What is done with these disks inside a machine, after these lines have changed it: its image may have mounted them
+    /// itself.
+    fn cached(disks: &[&str], changes: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         for (number, disk) in disks.iter().enumerate() {
             let target = folder.path().join(disk);
@@ -249,10 +250,11 @@ mod tests {
         let (place, own) = (folder.path().display(), folder.path().join("own"));
         let script = format!(
             "{CACHE_SCRIPT}\nGRADUS_DISKS='{place}'\nGRADUS_OWNER=me\nGRADUS_IMAGES_OWN='{}'\nhas_user() {{ :; }}\n\
-             getent() {{ echo gradus:x:1000:1000::{place}/home:/bin/sh; }}\nchown() {{ :; }}\n\
-             systemctl() {{ echo systemctl \"$@\" >>'{place}/said'; }}\nmountpoint() {{ {is_mounted}; }}\n\
+             getent() {{ echo gradus:x:1000:1000::{place}/home:/bin/sh; }}\nchown() {{ :; }}\nsystemctl() {{ :; }}\n\
+             timeout() {{ shift; \"$@\"; }}\nmountpoint() {{ false; }}\nblkid() {{ return 2; }}\n\
+             size_of() {{ echo 20; }}\nbytes_at() {{ case $1 in size) echo 20 ;; *) echo 10 ;; esac; }}\n\
              mount() {{ echo mount \"$@\"; }}\nformats() {{ echo formats \"$1\"; }}\n\
-             stripes() {{ echo stripes \"$@\" >&2; {stripes}; }}\ncaches_inside && echo lets_in",
+             stripes() {{ echo stripes \"$@\" >&2; }}\n{changes}\ncaches_inside && echo lets_in",
             own.display()
         );
         let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
@@ -262,19 +264,52 @@ mod tests {
         said.trim_end().replace('\n', ", ")
     }
 
+    fn check_cached(disks: &[&str], changes: &str, expected: &str) {
+        let expected = expected.replace("CACHE", "home/.gradus/homes/me/cache");
+        assert_eq!(cached(disks, changes), expected, "{disks:?} {changes}");
+    }
+
     #[test]
     fn disks_inside_a_machine_are_striped_and_hold_its_cache() {
-        let check = |disks: &[&str], is_mounted: bool, stripes: &str, expected: &str| {
-            let expected = expected.replace("CACHE", "home/.gradus/homes/me/cache");
-            assert_eq!(cached(disks, is_mounted, stripes), expected, "{disks:?}");
-        };
-        check(&[], false, "true", "lets_in");
-        check(&["a"], false, "true", "formats a, mount a CACHE, lets_in");
+        check_cached(&[], "", "lets_in");
+        check_cached(&["a"], "", "formats a, mount a CACHE, lets_in");
         let both = "stripes a b, formats /dev/md/gradus, mount /dev/md/gradus CACHE, lets_in";
-        check(&["a", "b"], false, "true", both);
-        // They cannot be striped; the image has mounted them itself.
-        check(&["a", "b"], false, "false", "stripes a b, formats a, mount a CACHE, lets_in");
-        check(&["a"], true, "true", "mount --bind own/gradus CACHE, lets_in");
+        check_cached(&["a", "b"], "", both);
+        let failing = "stripes() { echo stripes \"$@\" >&2; false; }";
+        check_cached(&["a", "b"], failing, "stripes a b, formats a, mount a CACHE, lets_in");
+        check_cached(&["a"], "mountpoint() { :; }", "mount --bind own/gradus CACHE, lets_in");
+    }
+
+    #[test]
+    fn disks_inside_a_machine_that_cannot_hold_its_cache_keep_nobody_out() {
+        let failures = [
+            "mkdir() { command mkdir \"$@\"; false; }",
+            "chown() { false; }",
+            // What the image does with them has not come to an end.
+            "systemctl() { return 124; }",
+            // They hold less than there is without them, or nobody knows.
+            "size_of() { echo 10; }",
+            "size_of() { :; }",
+            "bytes_at() { :; }",
+            "bytes_at() { echo 10; }\nmountpoint() { :; }",
+            // Another file system, and one that cannot be told.
+            "blkid() { [ $# = 2 ] || echo scratch; }",
+            "blkid() { return 8; }",
+            "formats() { false; }",
+            "mount() { false; }",
+        ];
+        for failure in failures {
+            let failure = format!("formats() {{ :; }}\n{failure}");
+            check_cached(&["a"], &failure, "lets_in");
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_start_has_made_of_disks_is_made_again() {
+        for label in ["gradus-cache", "gradus", "ip-10-0-0-7:gradus"] {
+            let changes = format!("blkid() {{ [ $# = 2 ] || echo {label}; }}");
+            check_cached(&["a"], &changes, "formats a, mount a CACHE, lets_in");
+        }
     }
 
     #[test]
