@@ -6,7 +6,7 @@ use super::order::{LaunchSite, image as image_of};
 use super::wire::answers::{Groups, Images, IngressRule, NewGroup, Peer, Subnets};
 use super::wire::failure::AwsFailure;
 use super::wire::query;
-use super::wire::reservations::CapacityReservations;
+use super::wire::reservations::{CapacityReservations, ReservedPlace};
 use super::{AwsOptions, wire::query::OWNER_TAG};
 use crate::rented::MachineChoice;
 
@@ -33,13 +33,27 @@ pub fn prepare(
     let subnet = options.subnets.get(region).cloned();
     let reserved = match options.reservations.is_empty() || choice.is_spot {
         true => None,
-        false => {
-            let all: CapacityReservations = client.ask(region, &query::describe_reservations())?;
-            all.place(&options.reservations, choice, count)
-        }
+        false => reserved(client, options, choice, count)?,
     };
     let root_device = root.unwrap_or_else(|| "/dev/sda1".to_owned());
     Ok(LaunchSite { image, root_device, group, subnet, reserved })
+}
+
+/// The capacity that a launch uses of what is reserved. A subnet of the user's is in one zone, and so is what is put there.
+fn reserved(
+    client: &Client,
+    options: &AwsOptions,
+    choice: &MachineChoice,
+    count: usize,
+) -> Result<Option<ReservedPlace>, AwsFailure> {
+    let region = &choice.region;
+    let all: CapacityReservations = client.ask(region, &query::describe_reservations())?;
+    let Some(subnet) = options.subnets.get(region).filter(|_| choice.zone.is_none()) else {
+        return Ok(all.place(&options.reservations, choice, count));
+    };
+    let subnets: Subnets = client.ask(region, &query::describe_subnets(Some(subnet)))?;
+    let zone = subnets.subnet_set.item.into_iter().next().map(|subnet| subnet.availability_zone);
+    Ok(all.place(&options.reservations, &MachineChoice { zone, ..choice.clone() }, count))
 }
 
 /// Sees to it that machines of a region let in this one, whose address may have changed since they were rented; their group.
@@ -205,6 +219,28 @@ mod tests {
         let text = format!("<R><subnetSet>{text}</subnetSet></R>");
         let script = Script::new(move |_| Ok(reply(200, &text)));
         assert_eq!(zones(&client(script), "us-east-1").unwrap(), ["us-east-1a", "us-east-1b"]);
+    }
+
+    #[test]
+    fn what_is_reserved_in_another_zone_than_the_user_s_subnet_is_left_alone() {
+        let item = "<item><capacityReservationId>cr-1</capacityReservationId><instanceType>p5.48xlarge</instanceType>\
+                    <availabilityZone>us-east-1b</availabilityZone><availableInstanceCount>1</availableInstanceCount>\
+                    <state>active</state></item>";
+        let check = |kind: &str, subnet_zone: Option<&str>, expected: bool| {
+            let subnets = format!("<item><availabilityZone>{}</availabilityZone></item>", subnet_zone.unwrap_or(""));
+            let text = format!(
+                "<R><capacityReservationSet>{item}</capacityReservationSet><subnetSet>{subnets}</subnetSet></R>"
+            );
+            let script = Script::new(move |_| Ok(reply(200, &text)));
+            let subnets = subnet_zone.map(|_| ("us-east-1".to_owned(), "subnet-1".to_owned())).into_iter().collect();
+            let options = AwsOptions { subnets, reservations: vec!["cr-1".to_owned()], ..AwsOptions::default() };
+            let found = reserved(&client(script), &options, &kind.parse().unwrap(), 1).unwrap();
+            assert_eq!(found.is_some(), expected, "{kind} {subnet_zone:?}");
+        };
+        check("us-east-1/p5.48xlarge", None, true);
+        check("us-east-1/p5.48xlarge", Some("us-east-1b"), true);
+        check("us-east-1/p5.48xlarge", Some("us-east-1a"), false);
+        check("us-east-1/us-east-1a/p5.48xlarge", None, false);
     }
 
     #[test]

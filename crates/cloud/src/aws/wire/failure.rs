@@ -115,6 +115,7 @@ const CAPACITY: &[&str] = &[
     "InsufficientInstanceCapacity",
     "InsufficientHostCapacity",
     "InsufficientReservedInstanceCapacity",
+    "ReservationCapacityExceeded",
     "InsufficientCapacity",
     "InsufficientCapacityOnOutpost",
     "SpotMaxPriceTooLow",
@@ -234,7 +235,7 @@ mod tests {
         for code in ["SlowDown", "EC2ThrottledException", "PriorRequestNotComplete"] {
             check(400, &ec2(code, "slow"), &format!("throttled: {code}: slow"));
         }
-        for code in ["InsufficientFreeAddressesInSubnet", "InsufficientVolumeCapacity"] {
+        for code in ["InsufficientFreeAddressesInSubnet", "InsufficientVolumeCapacity", "ReservationCapacityExceeded"] {
             check(400, &ec2(code, "none"), &format!("capacity: {code}: none"));
         }
         check(500, &ec2("InternalError", "oops"), "doubt: InternalError: oops");
