@@ -51,13 +51,25 @@ fn args_of(machine: &PooledMachine, args: &Args, home: &Home) -> Result<Args, Er
             let path = config_of(home, &name);
             let folder = home.root().join(CONFIGS);
             fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
-            let text = config((name.as_str(), machine), key, args.ssh_config.as_deref());
+            // `ssh` looks for paths that are not whole in other folders than the one in which this was typed.
+            let whole = |file: &PathBuf| fs::canonicalize(file).map_err(Error::file("open", file));
+            let outer = args.ssh_config.as_ref().map(whole).transpose()?;
+            let text = config((name.as_str(), machine), &whole_key(key)?, outer.as_deref());
             fs::write(&path, text).map_err(Error::file("write", &path))?;
             (name.clone(), Some(path))
         }
     };
     let pool = Some(machine.pool.clone());
     Ok(Args { name: Some(name), pools: None, address: Some(address), ssh_config, pool, ..*args })
+}
+
+/// The path of a key from the root, the user's folder (`~`) or what `ssh` puts in place of `%` and `$`.
+fn whole_key(key: &str) -> Result<String, Error> {
+    if key.starts_with(['/', '~', '%', '$']) {
+        return Ok(key.to_owned());
+    }
+    let path = std::path::absolute(key).map_err(Error::file("find", key))?;
+    Ok(path.to_string_lossy().into_owned())
 }
 
 /// Where the configuration of `ssh` for a node of such a file is.
@@ -83,6 +95,34 @@ fn config((name, machine): (&str, &PooledMachine), key: &str, outer: Option<&Pat
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_in_such_a_configuration_hold_in_every_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(&folder.path().join("home")).unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        fs::write(root.join("outer"), "").unwrap();
+        let (pool, address) = ("lab".into(), "10.0.0.8".into());
+        let machine = PooledMachine { pool, address, user: None, identity_file: Some("keys/a".into()) };
+        let args = |outer: &str| Args {
+            name: None,
+            pools: None,
+            address: None,
+            ssh_config: Some(root.join(outer)),
+            pool: None,
+            reach: None,
+            price: domain::Rate::default(),
+        };
+        let added = args_of(&machine, &args("home/../outer"), &home).unwrap();
+        let text = fs::read_to_string(added.ssh_config.unwrap()).unwrap();
+        assert!(text.contains(&format!("Include \"{}\"\n", root.join("outer").display())), "{text}");
+        let key = std::path::absolute("keys/a").unwrap();
+        assert!(text.contains(&format!("IdentityFile \"{}\"\n", key.display())), "{text}");
+        assert!(args_of(&machine, &args("missing"), &home).is_err());
+        for key in ["/keys/a", "~/.ssh/a", "%d/a"] {
+            assert_eq!(whole_key(key).unwrap(), key);
+        }
+    }
 
     #[test]
     fn a_key_is_named_in_a_configuration_that_includes_the_user_s() {
