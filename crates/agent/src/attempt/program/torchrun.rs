@@ -41,11 +41,22 @@ pub fn report(text: &str, own: u32) -> Option<TorchrunReport<'_>> {
     // The first one is told last.
     failed.reverse();
     if failed.is_empty() {
+        if is_restarted(report) {
+            return None;
+        }
         failed.push((own, code));
     }
     let signalled = report.lines().rev().map(str::trim).find(|line| line.starts_with("traceback"));
     let signalled = signalled.and_then(|line| line.split_once(": ")).map(|(_, how)| how.trim());
     Some(TorchrunReport { before, failed, signalled: signalled.filter(|how| how.starts_with("Signal ")) })
+}
+
+/// Whether processes have said anything after a failure that has no table: so torchrun has started them again
+/// (`--max-restarts`), and whatever has ended the program came later. Else torchrun was ended before it wrote the table.
+fn is_restarted(report: &str) -> bool {
+    let is_launchers = |line: &str| line.contains(LAUNCHER) || line.contains("torch.distributed.elastic.");
+    let mut others = report.lines().skip(1).filter(|line| !line.trim().is_empty() && !is_launchers(line));
+    others.next().is_some_and(|line| !line.starts_with("Traceback"))
 }
 
 /// The number that a line of the table begins with after its name.
@@ -89,5 +100,12 @@ pub(super) mod tests {
         let line = "[2024-01-02 03:04:05,006] torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: 1) local_rank: 0";
         assert_eq!(report(line, 2).unwrap().failed, [(2, 1)]);
         assert_eq!(report("step 1\nit failed\n", 0), None);
+        // Torchrun was ended before it wrote the table, and has started the processes again.
+        let closing =
+            "W1128 18413 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 7 closing signal";
+        let ended = format!("{line}\n{closing}\nTraceback (most recent call last):\n  File \"a\"\n");
+        assert_eq!(report(&ended, 2).unwrap().failed, [(2, 1)]);
+        assert_eq!(report(&format!("{line}\n{closing}\nstep 2\n"), 2), None);
+        assert_eq!(report(&format!("{line}\nstep 2\n{}", told(2, -9)), 2).unwrap().failed, [(2, -9)]);
     }
 }
