@@ -239,4 +239,20 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         to: "if answer[\"NextPageToken\"].is_number() {",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "what_says_less_than_the_bill" },
     },
+    SourceMutant {
+        name: "a-machine-s-user-is-root",
+        harm: "whoever is on a rented machine passes options of `nvidia-smi` to root, such as one that writes a file",
+        file: "crates/cloud/src/rented/user_data/dead_man.sh",
+        from: "*[!0-9a-z.,]* | *,,* | *, | *,[!1-9]*)",
+        to: "*,,* | *,)",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "can_do_nothing_else_as_root" },
+    },
+    SourceMutant {
+        name: "a-small-disk-holds-the-cache",
+        harm: "the small disk inside a machine hides the large one that the job asked for, and its inputs do not fit",
+        file: "crates/cloud/src/rented/user_data/cache.sh",
+        from: "holds_more \"$(size_of \"$disk\")\" && ",
+        to: "",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "that_cannot_hold_its_cache" },
+    },
 ];
