@@ -97,6 +97,8 @@ fn words_of_the_command_line_say_what_to_type() {
     check(&["run", "job.yaml", "--env", "BAD-NAME=1"], &["`BAD-NAME` is no name of a variable"]);
     check(&["nodes", "add", "east", "--address", ""], &["the address of the node is empty", "`--address user@host`"]);
     check(&["machines", "up", "box", "--infra", "local"], &["this machine is up, and not rented"]);
+    let up = ["machines", "up", "box", "--gpus", "H100:1", "--mig", "3g.40gb,3g.40gb", "--infra"];
+    check(&[&up[..], &["ssh/lab"]].concat(), &["`--mig`: the GPUs of a node are not divided", "`nvidia-smi mig`"]);
     check(&["machines", "up", "box", "--infra", "oci"], &["error: `--infra`: ", "hint: use `--infra aws`"]);
     let tip = workdir.refused(&["run", "job.yaml", "--nonsense"], 2);
     assert!(tip.contains("unexpected argument '--nonsense'") && !tip.contains("-- --nonsense"), "{tip}");

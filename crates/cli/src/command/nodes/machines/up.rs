@@ -95,6 +95,12 @@ impl Args {
 /// The parts that each GPU is divided into; none where it stays whole.
 fn layout(args: &Args, home: &Path) -> Result<Option<Vec<String>>, Error> {
     let (Some(profiles), Some(gpus)) = (&args.mig, &args.gpus) else { return Ok(None) };
+    // Only machines of clouds are set up for it, and nobody else computes on their GPUs.
+    if args.infra.split('/').next() == Some("ssh") {
+        let message = "`--mig`: the GPUs of a node are not divided, only those of a machine that is rented".to_owned();
+        let hint = "divide them on the node, as root, with `nvidia-smi mig`, and leave `--mig` out".to_owned();
+        return Err(Error::Usage { message, hint });
+    }
     let catalog = Catalog::open(home)?;
     let hint = "leave `--mig` out for whole GPUs; `gradus catalog gpus` lists GPUs".to_owned();
     let layout = mig::layout(gpus, profiles, &catalog.gpus);
