@@ -233,7 +233,7 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
     },
     SourceMutant {
         name: "a-page-of-a-bill-is-the-bill",
-        harm: "one page of several of a bill counts as the whole, and `--accept` takes the rest off the costs of runs",
+        harm: "one page of several of a bill counts as the whole, and machines of the others count as not billed",
         file: "crates/plan/src/money/invoice/explorer.rs",
         from: "if answer[\"NextPageToken\"].is_string() {",
         to: "if answer[\"NextPageToken\"].is_number() {",

@@ -107,6 +107,12 @@ fn a_file_that_is_no_bill_is_refused() {
     let twice = home.gradus(&["cost", "reconcile", text(&one), text(&copy)]);
     assert_eq!(twice.code, Some(2), "{}", twice.err);
     assert!(twice.err.contains("copy.csv` are the same file"), "{}", twice.err);
+    let keys = r#"{"Key": "RESOURCE_ID"}, {"Key": "USAGE_TYPE"}"#;
+    let explorer = home.job("explorer.json", &format!(r#"{{"GroupDefinitions": [{keys}], "ResultsByTime": []}}"#));
+    assert_eq!(home.gradus(&["cost", "reconcile", text(&explorer)]).code, Some(0));
+    let accepted = home.gradus(&["cost", "reconcile", text(&explorer), "--accept"]);
+    assert_eq!(accepted.code, Some(2), "{}", accepted.err);
+    assert!(accepted.err.contains("would lack all disks"), "{}", accepted.err);
     let missing = home.gradus(&["cost", "reconcile", "nowhere.csv"]);
     assert!(missing.err.contains("cannot read `nowhere.csv`"), "{}", missing.err);
 }

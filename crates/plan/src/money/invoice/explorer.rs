@@ -1,4 +1,7 @@
 //! What `aws ce get-cost-and-usage-with-resources` prints: the costs of AWS by resource and usage type, as JSON.
+//!
+//! It has no tags, and without a setting of the account no disks: which of them is of which machine is not known, so costs are
+//! compared with it and not adjusted to it.
 
 use serde_json::Value;
 
@@ -7,7 +10,7 @@ use super::read::last_part;
 use super::{Invoice, InvoiceError, InvoiceFormat, InvoiceLine, days, kinds};
 
 const ASK: &str = "ask with `--granularity DAILY --metrics UnblendedCost --group-by Type=DIMENSION,Key=RESOURCE_ID \
-    Type=DIMENSION,Key=USAGE_TYPE`";
+    Type=DIMENSION,Key=USAGE_TYPE` and a `--filter` of the service `Amazon Elastic Compute Cloud - Compute`";
 const PAGES: &str =
     "ask again with `--next-page-token`, and name the files of all pages; then delete the token in each";
 
@@ -45,7 +48,7 @@ pub fn read(text: &str) -> Result<Invoice, InvoiceError> {
             lines.push(line(result, group, places).map_err(|message| wrong(message, ASK))?);
         }
     }
-    Ok(Invoice { format: InvoiceFormat::Aws, lines })
+    Ok(Invoice { format: InvoiceFormat::CostExplorer, lines })
 }
 
 /// One group of one period; `resource` and `usage` are where its keys stand.
@@ -105,7 +108,8 @@ mod tests {
             group("NoResourceId", "Requests-Tier1", "3", "USD"),
         ];
         let invoice = read_invoice(&answer(&groups.join(", "), &KEYS, "")).unwrap();
-        assert_eq!(invoice.format, InvoiceFormat::Aws);
+        assert_eq!(invoice.format, InvoiceFormat::CostExplorer);
+        assert!(!invoice.format.names_disks() && InvoiceFormat::Aws.names_disks());
         let start = days::day("2026-11-24").unwrap();
         let shown = invoice.lines.iter().map(|line| {
             let days = (line.first - start, line.last - start);

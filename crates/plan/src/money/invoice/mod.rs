@@ -20,8 +20,10 @@ pub use read::read_invoice;
 /// Whose export it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvoiceFormat {
-    /// A Cost and Usage Report of AWS, legacy or 2.0, or an answer of its Cost Explorer.
+    /// A Cost and Usage Report of AWS, legacy or 2.0.
     Aws,
+    /// An answer of the Cost Explorer of AWS.
+    CostExplorer,
     /// A billing export of Google Cloud.
     Gcp,
     /// Cost details of Azure.
@@ -34,10 +36,18 @@ impl InvoiceFormat {
     /// The provider whose machines are on it; `None` for a file that may be about any.
     pub fn provider(self) -> Option<&'static str> {
         match self {
-            InvoiceFormat::Aws => Some("aws"),
+            InvoiceFormat::Aws | InvoiceFormat::CostExplorer => Some("aws"),
             InvoiceFormat::Gcp => Some("gcp"),
             InvoiceFormat::Azure => Some("azure"),
             InvoiceFormat::Simple => None,
+        }
+    }
+
+    /// Whether it says of which machine a disk is, which costs here contain: else a machine on it has cost less than was paid.
+    pub fn names_disks(self) -> bool {
+        match self {
+            InvoiceFormat::Aws | InvoiceFormat::Gcp | InvoiceFormat::Azure | InvoiceFormat::Simple => true,
+            InvoiceFormat::CostExplorer => false,
         }
     }
 }

@@ -163,7 +163,7 @@ impl Layout {
         match self.format {
             // Taxes are no part of any price.
             InvoiceFormat::Aws if detail == "Tax" => BilledKind::Other,
-            InvoiceFormat::Aws => kinds::of_aws(usage),
+            InvoiceFormat::Aws | InvoiceFormat::CostExplorer => kinds::of_aws(usage),
             InvoiceFormat::Gcp => kinds::of_gcp(usage),
             InvoiceFormat::Azure => kinds::of_azure(usage, detail),
             InvoiceFormat::Simple => BilledKind::Machine,

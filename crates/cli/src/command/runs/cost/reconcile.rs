@@ -38,6 +38,11 @@ pub struct Args {
 /// [`Error`].
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let invoice = read(&args.files)?;
+    if args.accept && !invoice.format.names_disks() {
+        let message = "this bill does not say of which machine a disk is: costs adjusted to it would lack all disks";
+        let hint = "leave `--accept` out to compare them, or accept a Cost and Usage Report of AWS".to_owned();
+        return Err(Error::Usage { message: message.to_owned(), hint });
+    }
     let written = args.files.iter().map(|path| written(path)).collect::<Result<Vec<_>, _>>()?;
     let written = written.into_iter().min().unwrap_or_default();
     let home = Home::open(&settings.home)?;
@@ -79,8 +84,11 @@ fn read(files: &[PathBuf]) -> Result<Invoice, Error> {
             None => all = Some(read),
             Some(invoice) if invoice.format == read.format => invoice.lines.append(&mut read.lines),
             Some(_) => {
+                let name = path.display();
                 return Err(Error::Usage {
-                    message: format!("`{}` is of another provider than the files before it", path.display()),
+                    message: format!(
+                        "`{name}` is of another provider than the files before it, or another kind of bill"
+                    ),
                     hint: "reconcile each provider's bill on its own".to_owned(),
                 });
             }
