@@ -23,7 +23,7 @@ mod spool;
 pub mod terminals;
 pub mod workdir;
 
-pub use blobs::sha256;
+pub use blobs::{RunningHash, sha256};
 pub use folder::Folder;
 pub use launch::{LaunchSpec, SCHEMA, read_secret, write_secret};
 pub use lock::Lock;

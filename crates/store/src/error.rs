@@ -96,6 +96,14 @@ pub enum Error {
         /// Where.
         location: String,
     },
+    /// The store has no conditional writes, or does not heed the condition.
+    #[error(
+        "the object store of `{location}` has no conditional writes (`If-None-Match`), without which an attempt that was replaced could overwrite checkpoints"
+    )]
+    NoConditions {
+        /// Which object was to be written.
+        location: String,
+    },
     /// A data set was replaced again and again, or removed, while it was fetched.
     #[error("the data at `{location}` was replaced or removed by another push while it was fetched")]
     Replaced {
@@ -174,6 +182,10 @@ impl Error {
             ),
             Error::Damaged { .. } => Some("push the data there again".into()),
             Error::Raced { .. } => Some("run the same command again: nothing is sent twice".into()),
+            Error::NoConditions { .. } => Some(
+                "name a bucket of a store that has them, such as Amazon S3, Google Cloud Storage or Azure Blob Storage"
+                    .into(),
+            ),
             Error::Replaced { .. } => Some(
                 "run the same command again when nobody pushes there: what is the same is not fetched twice; a push that \
                  deletes leaves readers more time with a longer `--grace`"
@@ -191,6 +203,7 @@ impl Error {
     pub fn finding(&self) -> Finding {
         let cause = match self {
             Error::Location { .. } | Error::NoCredentials { .. } | Error::Usage { .. } => Cause::Job,
+            Error::NoConditions { .. } => Cause::Job,
             Error::Refused { .. } | Error::NoBucket { .. } | Error::Missing { .. } => Cause::Data,
             Error::Network { .. } | Error::Unreachable { .. } | Error::NoRanges { .. } => Cause::Data,
             Error::Damaged { .. } | Error::Raced { .. } | Error::Replaced { .. } => Cause::Data,

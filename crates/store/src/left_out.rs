@@ -2,13 +2,14 @@
 
 use std::convert::Infallible;
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use data::cache::CacheCounts;
 use domain::joining::ServerTrust;
 
-use crate::{Access, Checked, Error, Limits, Location, Meter, Options, Places, Pulled, Pushed, Staged};
+use crate::{Access, Checked, Error, Limits, Location, Meter, Options, PartedUpload, Places, Pulled, Pushed, Staged};
 
 /// An opened location, of which there is none.
 #[derive(Debug)]
@@ -22,6 +23,96 @@ impl NoRemote {
 
     /// Where it is.
     pub fn location(&self) -> &Location {
+        match *self {}
+    }
+
+    /// Stores an object only if none has its name.
+    ///
+    /// # Errors
+    /// None: no location is ever open.
+    pub fn create_object(&self, _name: &str, _bytes: Vec<u8>, _within: Duration) -> Result<bool, Error> {
+        match *self {}
+    }
+
+    /// Requires that the store heeds that condition.
+    ///
+    /// # Errors
+    /// None: no location is ever open.
+    pub fn require_conditions(&self, _name: &str, _bytes: Vec<u8>, _within: Duration) -> Result<(), Error> {
+        match *self {}
+    }
+
+    /// Stores an object.
+    ///
+    /// # Errors
+    /// None: no location is ever open.
+    pub fn put_object(&self, _name: &str, _bytes: Vec<u8>, _within: Duration) -> Result<(), Error> {
+        match *self {}
+    }
+
+    /// Reads an object.
+    ///
+    /// # Errors
+    /// None: no location is ever open.
+    pub fn read_object(&self, _name: &str, _most: u64, _within: Duration) -> Result<Option<Vec<u8>>, Error> {
+        match *self {}
+    }
+
+    /// Reads bytes of an object.
+    ///
+    /// # Errors
+    /// None: no location is ever open.
+    pub fn read_range(&self, _name: &str, _range: Range<u64>, _within: Duration) -> Result<Vec<u8>, Error> {
+        match *self {}
+    }
+
+    /// The names of all objects.
+    ///
+    /// # Errors
+    /// None: no location is ever open.
+    pub fn object_names(&self, _within: Duration) -> Result<Vec<String>, Error> {
+        match *self {}
+    }
+
+    /// Removes an object.
+    ///
+    /// # Errors
+    /// None: no location is ever open.
+    pub fn remove_object(&self, _name: &str, _within: Duration) -> Result<(), Error> {
+        match *self {}
+    }
+
+    /// Whether objects can be sent in parts.
+    pub fn takes_parts(&self) -> bool {
+        match *self {}
+    }
+
+    /// Begins to send an object in parts.
+    ///
+    /// # Errors
+    /// None: no location is ever open.
+    pub fn begin_parts(&self, _name: &str, _within: Duration) -> Result<PartedUpload, Error> {
+        match *self {}
+    }
+
+    /// Sends the next part.
+    ///
+    /// # Errors
+    /// None: no location is ever open.
+    pub fn send_part(&self, _upload: &mut PartedUpload, _bytes: Vec<u8>, _within: Duration) -> Result<(), Error> {
+        match *self {}
+    }
+
+    /// Makes the object of its parts.
+    ///
+    /// # Errors
+    /// None: no location is ever open.
+    pub fn finish_parts(&self, _upload: &PartedUpload, _within: Duration) -> Result<(), Error> {
+        match *self {}
+    }
+
+    /// Abandons an upload.
+    pub fn abandon_parts(&self, _upload: &PartedUpload, _within: Duration) {
         match *self {}
     }
 }

@@ -72,7 +72,9 @@ pub use location::Location;
 pub use terms::limits::Limits;
 pub use terms::meter::{Meter, Reading};
 pub use terms::socket::listen;
-pub use terms::transfer::{Checked, GRACE, Options, Places, Pulled, Pushed, Staged, StoreFormat, left_out_objects};
+pub use terms::transfer::{
+    Checked, GRACE, Options, PartedUpload, Places, Pulled, Pushed, Staged, StoreFormat, left_out_objects,
+};
 #[cfg(feature = "buckets")]
 pub use {
     pull::pull,

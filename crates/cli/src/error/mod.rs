@@ -194,7 +194,7 @@ fn of_store(error: &store::Error) -> u8 {
             exit::WORLD
         }
         Store::Damaged { .. } | Store::Raced { .. } | Store::Replaced { .. } => exit::WORLD,
-        Store::Changed { .. } | Store::NoSpace { .. } => exit::WORLD,
+        Store::Changed { .. } | Store::NoSpace { .. } | Store::NoConditions { .. } => exit::WORLD,
         Store::LeftOut => exit::WORLD,
         Store::Internal(_) => exit::INTERNAL,
     }

@@ -12,12 +12,28 @@ const BUFFER: usize = 1 << 20;
 /// # Errors
 /// When it cannot be read.
 pub fn sha256(mut contents: impl Read) -> io::Result<String> {
-    let (mut digest, mut buffer) = (Sha256::new(), vec![0; BUFFER]);
+    let (mut hash, mut buffer) = (RunningHash::default(), vec![0; BUFFER]);
     loop {
         match contents.read(&mut buffer)? {
-            0 => return Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
-            read => digest.update(&buffer[..read]),
+            0 => return Ok(hash.digits()),
+            read => hash.add(&buffer[..read]),
         }
+    }
+}
+
+/// The SHA-256 of bytes that come in parts.
+#[derive(Debug, Clone, Default)]
+pub struct RunningHash(Sha256);
+
+impl RunningHash {
+    /// Adds the next bytes.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Of all bytes so far, in hexadecimal digits.
+    pub fn digits(self) -> String {
+        self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use digest::sha256;
+pub use digest::{RunningHash, sha256};
 use store::BlobFolder;
 
 /// The version of [`InstallRequest`].

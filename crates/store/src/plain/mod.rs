@@ -4,6 +4,7 @@
 //! and version) next to the journals for a push, below `.gradus/` in the target for a pull. A file with a valid receipt
 //! is not transferred again. Objects are sent and fetched in parts of one length, so an interrupted one resumes.
 
+mod objects;
 mod pull;
 mod push;
 mod receipt;

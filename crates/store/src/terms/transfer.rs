@@ -122,3 +122,14 @@ pub struct Places<'a> {
     /// The socket to listen at; not longer than a socket's path may be.
     pub socket: &'a Path,
 }
+
+/// An object whose parts are being sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartedUpload {
+    /// Its name below the location.
+    pub(crate) name: String,
+    /// What the store calls the upload.
+    pub(crate) id: String,
+    /// What the store calls each part that it has.
+    pub(crate) parts: Vec<String>,
+}
