@@ -100,9 +100,10 @@ pub fn begin(
     work: impl FnOnce(&Brought) -> Result<StagedInput, Finding> + Send + 'static,
 ) {
     let (events, id) = (tools.events.clone(), start.attempt.clone());
-    let (remote, start, root) = (tools.remote.clone(), start.clone(), tools.root.clone());
+    let (files, destination) = (tools.remote.as_ref().map(|remote| remote.files.clone()), tools.destination(start));
+    let (start, root) = (start.clone(), tools.root.clone());
     std::thread::spawn(move || {
-        let brought = remote.map_or(Ok(Brought::default()), |remote| travel::bring(&remote.files, &start, &root));
+        let brought = travel::bring(files.as_ref(), destination, &start, &root);
         let staged = brought.and_then(|brought| {
             let staged = work(&brought)?;
             Ok(StagedInput { brought, ..staged })

@@ -15,18 +15,24 @@ use domain::{Cause, Finding};
 
 use super::events::reported;
 use super::{Attempt, Ending, Stage, Tools, workdir};
-use crate::travel::{Brought, UploadFailure, Uploader};
+use crate::travel::{self, Brought, CheckpointDestination, UploadFailure, Uploader};
 
 /// The minimum time for it if an attempt was told to stop.
 const LEAST: Duration = Duration::from_secs(2);
 
 impl Tools {
-    /// The uploader of an attempt's outputs, if the loop is on another machine.
+    /// Where the checkpoints of an attempt are kept, if that is not only here.
+    pub(super) fn destination(&self, start: &Start) -> Option<Box<dyn CheckpointDestination>> {
+        travel::destination(self.remote.as_ref().map(|remote| &remote.files), start)
+    }
+
+    /// The uploader of an attempt's outputs, if they are kept elsewhere.
     pub(super) fn uploader(&self, start: &Start, run: &Path) -> Option<Uploader> {
         let attempt = (start.run.clone(), start.attempt.clone(), start.fence);
-        let files = self.remote.as_ref()?.files.clone();
+        let files = self.remote.as_ref().map(|remote| remote.files.clone());
+        let destination = self.destination(start)?;
         let has_only_logs = start.member.is_some_and(|place| place.rank > 0);
-        Some(Uploader::start(files, (run.to_owned(), has_only_logs), attempt, self.events.clone()))
+        Some(Uploader::start((files, destination), (run.to_owned(), has_only_logs), attempt, self.events.clone()))
     }
 }
 

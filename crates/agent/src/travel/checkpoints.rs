@@ -1,19 +1,20 @@
 //! Fetches the checkpoints that an attempt resumes from, unless this machine has the same or newer ones.
 //!
 //! Those of our own trainer say which is newer. Of a program's files, a copy here that is newer by its time is kept if
-//! the attempt before ran here too, with all that the loop had: then no other attempt has written there since.
+//! the attempt before ran here too, with all that was kept elsewhere: then no other attempt has written there since.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use checkpoint::CheckpointManifest;
-use domain::files::{FileInfo, FileListing};
+use domain::files::FileInfo;
 use domain::wire::Start;
 use domain::{Fence, Work};
 
-use super::loop_files::{LoopFiles, TravelError, disk, fetch, micros};
+use super::destination::CheckpointDestination;
+use super::loop_files::{TravelError, disk, fetch, micros};
 
-/// Manifests of the loop's, until all that they list is here.
+/// Manifests of the destination's, until all that they list is here.
 const BESIDE: &str = ".loop";
 
 /// Files in the folder of checkpoints that belong to a machine, and do not travel.
@@ -23,20 +24,16 @@ pub(super) fn is_own(path: &str) -> bool {
 }
 
 /// Brings the folder of checkpoints up to date.
-pub fn bring(files: &LoopFiles, start: &Start) -> Result<(), TravelError> {
+pub fn bring(destination: &mut dyn CheckpointDestination, start: &Start) -> Result<(), TravelError> {
     let folder = Path::new(&start.folder).join("checkpoints");
-    let address = format!("runs/{}/files", start.run);
-    let listing = match files.list(&address) {
-        // Nothing was uploaded there yet.
-        Err(TravelError::Refused(_) | TravelError::Unprocessable(_)) => FileListing::default(),
-        listing => listing?,
-    };
+    let listing = destination.list(None)?;
+    let parts = &mut |parts| destination.parts(parts);
     let mut wanted: Vec<FileInfo> = listing.files.into_iter().filter(|file| !is_own(&file.path)).collect();
     if matches!(start.job.work, Work::Command(_)) {
         if had_all(start) {
             wanted.retain(|file| !is_newer_here(file, &folder));
         }
-        fetch(files, &address, &wanted, &folder)?;
+        fetch(parts, &wanted, &folder)?;
         return set_mark(start);
     }
     if wanted.is_empty() {
@@ -46,7 +43,7 @@ pub fn bring(files: &LoopFiles, start: &Start) -> Result<(), TravelError> {
         wanted.drain(..).partition(|file| is_manifest(&file.path));
     let beside = folder.join(BESIDE);
     let _ = fs::remove_dir_all(&beside);
-    fetch(files, &address, &manifests, &beside)?;
+    fetch(parts, &manifests, &beside)?;
     let (theirs, ours) = (newest(&beside), newest(&folder));
     // A local checkpoint that was not uploaded is newer, unless another attempt has resumed from there since.
     let is_ahead = match (ours, theirs) {
@@ -58,7 +55,7 @@ pub fn bring(files: &LoopFiles, start: &Start) -> Result<(), TravelError> {
         for path in manifests_in(&folder) {
             fs::remove_file(&path).map_err(disk("delete", &path))?;
         }
-        fetch(files, &address, &others, &folder)?;
+        fetch(parts, &others, &folder)?;
         for manifest in &manifests {
             let path = folder.join(&manifest.path);
             fs::rename(beside.join(&manifest.path), &path).map_err(disk("write", &path))?;

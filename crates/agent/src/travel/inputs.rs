@@ -17,7 +17,7 @@ pub fn bring(files: &LoopFiles, address: &str, source: &str, cache: &Path) -> Re
     // First, for what was a file may have become a folder.
     let keep: BTreeSet<&str> = listing.files.iter().map(|file| file.path.as_str()).collect();
     remove_others(&folder, "", &keep)?;
-    fetch(files, address, &listing.files, &folder)?;
+    fetch(&mut |parts| files.parts(address, parts), &listing.files, &folder)?;
     Ok(path_of(&listing, &folder))
 }
 

@@ -169,10 +169,10 @@ fn escaped(path: &str) -> String {
     escaped
 }
 
-/// Fetches the files of `wanted` that are missing or differ into a folder. Each is renamed once it is complete.
+/// Fetches the files of `wanted` that are missing or differ into a folder, by requests for `parts`. Each is renamed once it
+/// is complete.
 pub(super) fn fetch(
-    files: &LoopFiles,
-    address: &str,
+    parts: &mut dyn FnMut(Vec<FilePart>) -> Result<Vec<u8>, TravelError>,
     wanted: &[domain::files::FileInfo],
     folder: &Path,
 ) -> Result<(), TravelError> {
@@ -186,7 +186,7 @@ pub(super) fn fetch(
             bytes += length;
             offset += length;
             if bytes == domain::files::PARTS_MAX || batch.len() == BATCH {
-                take(files, address, &mut batch, folder)?;
+                take(parts, &mut batch, folder)?;
                 bytes = 0;
             }
             if offset == file.bytes {
@@ -194,7 +194,7 @@ pub(super) fn fetch(
             }
         }
     }
-    take(files, address, &mut batch, folder)
+    take(parts, &mut batch, folder)
 }
 
 /// Maximum number of parts per request.
@@ -218,15 +218,14 @@ fn modified(file: &domain::files::FileInfo) -> std::time::SystemTime {
 
 /// Requests a batch of parts and writes each to its file.
 fn take(
-    files: &LoopFiles,
-    address: &str,
+    parts: &mut dyn FnMut(Vec<FilePart>) -> Result<Vec<u8>, TravelError>,
     batch: &mut Vec<(&domain::files::FileInfo, FilePart)>,
     folder: &Path,
 ) -> Result<(), TravelError> {
     if batch.is_empty() {
         return Ok(());
     }
-    let contents = files.parts(address, batch.iter().map(|(_, part)| part.clone()).collect())?;
+    let contents = parts(batch.iter().map(|(_, part)| part.clone()).collect())?;
     let mut rest = &contents[..];
     for (file, part) in batch.drain(..) {
         let length = usize::try_from(part.bytes).unwrap_or(usize::MAX);

@@ -5,6 +5,7 @@
 //! deletes the files of runs that had the machine before.
 
 mod checkpoints;
+mod destination;
 mod failure;
 mod inputs;
 mod left;
@@ -17,11 +18,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use destination::LoopDestination;
 use domain::files::{RunInput, local_mounts};
 use domain::wire::Start;
 use domain::{Cause, Finding, Work};
 use loop_files::disk;
 
+pub use destination::CheckpointDestination;
 pub use failure::UploadFailure;
 pub use left::LeftFiles;
 pub use loop_files::{LoopFiles, TravelError};
@@ -52,18 +55,30 @@ pub struct Brought {
     pub mounts: BTreeMap<u32, PathBuf>,
 }
 
+/// Where the checkpoints of an attempt are kept, if that is not only here.
+pub fn destination(files: Option<&LoopFiles>, start: &Start) -> Option<Box<dyn CheckpointDestination>> {
+    Some(Box::new(LoopDestination::new(files?.clone(), start.run.clone())))
+}
+
 /// Fetches everything that an attempt needs into `root`, the folder of all runs and caches of this owner.
 ///
 /// # Errors
 /// [`Finding`] when the loop cannot be reached for long, does not have a file, or this disk refuses.
-pub fn bring(files: &LoopFiles, start: &Start, root: &Path) -> Result<Brought, Finding> {
+pub fn bring(
+    files: Option<&LoopFiles>,
+    destination: Option<Box<dyn CheckpointDestination>>,
+    start: &Start,
+    root: &Path,
+) -> Result<Brought, Finding> {
+    let Some(mut destination) = destination else { return Ok(Brought::default()) };
     let _alone = alone(root).map_err(|error| finding("files", &error))?;
     // Of our own trainer, only rank 0 reads checkpoints.
     let is_follower = start.member.is_some_and(|place| place.rank > 0) && matches!(start.job.work, Work::Train(_));
     if !is_follower {
-        checkpoints::bring(files, start).map_err(|error| finding("the newest checkpoint", &error))?;
+        checkpoints::bring(destination.as_mut(), start).map_err(|error| finding("the newest checkpoint", &error))?;
     }
     let mut brought = Brought::default();
+    let Some(files) = files else { return Ok(brought) };
     let bring = |address: String, source: &str| {
         let path = inputs::bring(files, &format!("runs/{}/{address}", start.run), source, &root.join("cache/inputs"));
         path.map_err(|error| finding(&format!("`{source}`"), &error))

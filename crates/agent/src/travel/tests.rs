@@ -14,6 +14,7 @@ use domain::files::{FileInfo, FileListing, KeepRequest, PartsRequest, Received};
 use domain::{AttemptId, Fence, RunId};
 use serde_json::json;
 
+use super::destination::{CheckpointDestination, LoopDestination};
 use super::{LoopFiles, UploadFailure, Uploader, checkpoints};
 use crate::event::{AttemptEvent, Wakeup};
 use crate::loop_request::LoopPlace;
@@ -55,10 +56,15 @@ impl Scene {
         LoopFiles::new(&LoopPlace::Socket(self.folder.path().join("s")))
     }
 
+    fn destination(&self) -> LoopDestination {
+        LoopDestination::new(self.files(), RunId::new("r"))
+    }
+
     fn uploader(&self) -> (Uploader, mpsc::Receiver<Wakeup>) {
         let (events, inbox) = mpsc::channel();
         let whose = (RunId::new("r"), AttemptId::new("r-a1"), Fence(1));
-        (Uploader::start(self.files(), (self.here(), false), whose, events), inbox)
+        let destination: Box<dyn CheckpointDestination> = Box::new(self.destination());
+        (Uploader::start((Some(self.files()), destination), (self.here(), false), whose, events), inbox)
     }
 
     /// Sends everything, and waits until it is there.
@@ -393,12 +399,12 @@ fn a_program_s_newer_files_stay_if_the_attempt_before_was_here() {
         }
         let job = domain::Job::parse("run: echo\n", "job.yaml").unwrap().job;
         let start = domain::wire::Start { job, ..start(&scene.here()) };
-        checkpoints::bring(&scene.files(), &start).unwrap();
+        checkpoints::bring(&mut scene.destination(), &start).unwrap();
         let found = fs::read_to_string(scene.here().join("checkpoints/last.pt")).unwrap();
         assert_eq!(found, expected, "{was_here} {time}");
         assert!(scene.here().join("attempts/r-a9/fetched").exists());
         scene.requests();
-        checkpoints::bring(&scene.files(), &start).unwrap();
+        checkpoints::bring(&mut scene.destination(), &start).unwrap();
         assert_eq!(scene.requests(), ["GET /v1/runs/r/files"], "nothing travels twice");
     }
 }
@@ -424,7 +430,7 @@ fn the_newer_checkpoint_wins_and_an_attempt_that_was_replaced_never_does() {
         write(&folder, ours);
         fs::create_dir_all(scene.there().join("checkpoints")).unwrap();
         write(&scene.there().join("checkpoints"), theirs);
-        checkpoints::bring(&scene.files(), &start(&scene.here())).unwrap();
+        checkpoints::bring(&mut scene.destination(), &start(&scene.here())).unwrap();
         let names: Vec<String> =
             fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap()).collect();
         assert_eq!(names, [format!("manifest-{expected}.json")], "{ours:?} here and {theirs:?} there");
@@ -495,7 +501,7 @@ fn parts_of_ranks_travel_there_and_back() {
     let expected = checkpoint::newest_verified(&folder, "job").unwrap().0.unwrap();
     fs::remove_dir_all(&folder).unwrap();
     fs::create_dir_all(&folder).unwrap();
-    checkpoints::bring(&scene.files(), &start(&scene.here())).unwrap();
+    checkpoints::bring(&mut scene.destination(), &start(&scene.here())).unwrap();
     let found = checkpoint::newest_verified(&folder, "job").unwrap().0.unwrap();
     assert_eq!((found.manifest, found.model, found.training), (expected.manifest, expected.model, expected.training));
     assert_eq!(found.best.unwrap().model[0].bytes, [0, 1, 2, 3]);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 
-use domain::files::{FileListing, KeepRequest};
+use domain::files::KeepRequest;
 
 use super::files::below;
 use super::{FileState, PassedOver, Upload};
@@ -12,8 +12,19 @@ use crate::travel::checkpoints::{is_manifest, is_own};
 use crate::travel::loop_files::{REQUEST, TravelError};
 
 impl Upload {
-    /// Sends complete files that are missing there, manifests last; then reports which are still needed.
+    /// Sends complete files that are missing there, manifests last; then reports which are still needed. What has arrived
+    /// is seen there although something else has not.
     pub(super) fn checkpoints(&mut self) -> Result<(), TravelError> {
+        let sent = self.send_checkpoints();
+        let within = self.left(REQUEST);
+        let published = self.destination.publish(within);
+        if published.is_ok() {
+            self.unpublished.clear();
+        }
+        sent.and(published)
+    }
+
+    fn send_checkpoints(&mut self) -> Result<(), TravelError> {
         let (is_staged, is_last) = (self.is_staged, self.deadline.is_some());
         if self.has_only_logs || !is_staged && !is_last {
             return Ok(());
@@ -21,7 +32,7 @@ impl Upload {
         // A file that is deleted meanwhile is of a checkpoint that has been replaced; the next round has the newer one.
         let (mut paths, listed) = below(&self.folder, "checkpoints");
         paths.retain(|path| !is_own(in_checkpoints(path)));
-        if !is_staged {
+        if !is_staged && !paths.is_empty() {
             self.retain_unknown(&mut paths)?;
         }
         paths.sort_by_key(|path| is_manifest(in_checkpoints(path)));
@@ -61,20 +72,18 @@ impl Upload {
         }
         let files = paths.iter().map(|path| in_checkpoints(path).to_owned()).collect();
         let request = KeepRequest { fence: self.fence, files, removed: Vec::new() };
+        let within = self.left(REQUEST);
         // If it is not heard, the next round asks again.
-        if self.files.keep(&self.run, &request, self.left(REQUEST)).is_ok() {
+        if self.destination.keep(&request, within).is_ok() {
             self.sent.retain(|path, _| !is_of_checkpoint(path) || here.contains(path));
         }
     }
 
-    /// Of an attempt that ended before the loop's checkpoints were here, nothing may replace what is there: it may be
+    /// Of an attempt that ended before the checkpoints from there were here, nothing may replace what is there: it may be
     /// older.
-    fn retain_unknown(&self, paths: &mut Vec<String>) -> Result<(), TravelError> {
-        let listing = match self.files.list_once(&format!("runs/{}/files", self.run), self.left(REQUEST)) {
-            // Nothing was uploaded there yet.
-            Err(TravelError::Refused(_)) => FileListing::default(),
-            listing => listing?,
-        };
+    fn retain_unknown(&mut self, paths: &mut Vec<String>) -> Result<(), TravelError> {
+        let within = self.left(REQUEST);
+        let listing = self.destination.list(Some(within))?;
         let there: BTreeSet<String> = listing.files.into_iter().map(|file| file.path).collect();
         paths.retain(|path| !there.contains(in_checkpoints(path)));
         Ok(())
@@ -99,7 +108,8 @@ impl Upload {
         }
         let named = |paths: &[String]| paths.iter().map(|path| in_checkpoints(path).to_owned()).collect();
         let request = KeepRequest { fence: self.fence, files: named(paths), removed: named(&removed) };
-        self.files.keep(&self.run, &request, self.left(REQUEST))?;
+        let within = self.left(REQUEST);
+        self.destination.keep(&request, within)?;
         self.is_keep_due = false;
         for path in &removed {
             self.sent.remove(path);

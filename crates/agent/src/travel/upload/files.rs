@@ -57,7 +57,11 @@ impl Upload {
             let within = self.left(REQUEST + Duration::from_secs(hashing));
             let (sha256, modified) = (Some(sha256.clone()), Some(micros(&meta)));
             let part = BroughtPart { fence: self.fence.0, offset, total: Some(total), sha256, modified };
-            let received = self.files.bring(&self.run, path, &part, (bytes, within));
+            let received = match (path.strip_prefix("checkpoints/"), &self.files) {
+                (Some(path), _) => self.destination.bring(path, &part, (bytes, within)),
+                (None, Some(files)) => files.bring(&self.run, path, &part, (bytes, within)),
+                (None, None) => return Ok(()),
+            };
             let received = received.inspect_err(|error| {
                 if matches!(error, TravelError::Unprocessable(_)) {
                     self.hashed = None;
@@ -74,7 +78,10 @@ impl Upload {
             self.moved(path, offset);
         }
         self.moved(path, total);
-        self.is_keep_due |= path.starts_with("checkpoints/");
+        if path.starts_with("checkpoints/") {
+            self.is_keep_due = true;
+            self.unpublished.insert(path.to_owned());
+        }
         self.sent.insert(path.to_owned(), state);
         Ok(())
     }
@@ -108,8 +115,9 @@ impl Upload {
             }
             let end = offset + bytes.len() as u64;
             let part = BroughtPart { fence: self.fence.0, offset, total: None, sha256: None, modified: None };
+            let Some(files) = &self.files else { return Ok(()) };
             // The loop may have lost earlier parts.
-            let received = self.files.bring(&self.run, path, &part, (bytes, self.left(REQUEST)))?;
+            let received = files.bring(&self.run, path, &part, (bytes, self.left(REQUEST)))?;
             offset = received.bytes.min(end);
             self.grown.insert(path.to_owned(), offset);
             self.moved(path, offset);

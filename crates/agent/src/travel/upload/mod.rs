@@ -19,6 +19,7 @@ use domain::files::KEPT;
 use domain::{AttemptId, Fence, RunId};
 
 use super::checkpoints::is_own;
+use super::destination::CheckpointDestination;
 use super::failure::UploadFailure;
 use super::loop_files::{LoopFiles, TravelError};
 use crate::event::{AttemptEvent, Wakeup};
@@ -37,7 +38,7 @@ const LEAST: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 enum Order {
-    /// The loop's checkpoints are here.
+    /// The checkpoints that are kept elsewhere are here.
     Staged,
     /// A checkpoint is complete.
     Saved,
@@ -62,9 +63,9 @@ pub struct Uploader {
 impl Uploader {
     /// Starts the thread for an attempt whose run has its files in `folder`. At its end it sends one
     /// [`AttemptEvent::Uploaded`], after [`Uploader::finish`]. With `has_only_logs`, another machine of the attempt
-    /// uploads the other files.
+    /// uploads the other files. Without `files`, the loop is on this machine, and only checkpoints are sent.
     pub fn start(
-        files: LoopFiles,
+        (files, destination): (Option<LoopFiles>, Box<dyn CheckpointDestination>),
         (folder, has_only_logs): (PathBuf, bool),
         (run, attempt, fence): (RunId, AttemptId, Fence),
         events: Sender<Wakeup>,
@@ -72,6 +73,7 @@ impl Uploader {
         let (orders, inbox) = mpsc::channel();
         let mut upload = Upload {
             files,
+            destination,
             folder,
             has_only_logs,
             run,
@@ -85,6 +87,7 @@ impl Uploader {
             grown: BTreeMap::new(),
             gone: BTreeSet::new(),
             is_keep_due: false,
+            unpublished: BTreeSet::new(),
             hashed: None,
             reached: BTreeMap::new(),
         };
@@ -105,7 +108,7 @@ impl Uploader {
         Uploader { orders }
     }
 
-    /// Announces that the newest checkpoints of the loop's are here: what is here is what is to be there from now on.
+    /// Announces that the newest checkpoints that are kept elsewhere are here: what is here is what is to be there from now on.
     pub fn staged(&self) {
         let _ = self.orders.send(Order::Staged);
     }
@@ -127,7 +130,10 @@ impl Uploader {
 }
 
 struct Upload {
-    files: LoopFiles,
+    /// The loop, if it is on another machine.
+    files: Option<LoopFiles>,
+    /// Where checkpoints are sent.
+    destination: Box<dyn CheckpointDestination>,
     folder: PathBuf,
     has_only_logs: bool,
     run: RunId,
@@ -135,7 +141,7 @@ struct Upload {
     fence: Fence,
     inbox: Receiver<Order>,
     events: Sender<Wakeup>,
-    /// Whether the loop's checkpoints are here.
+    /// Whether the checkpoints that are kept elsewhere are here.
     is_staged: bool,
     /// Set once no more output will be written.
     deadline: Option<Deadline>,
@@ -145,8 +151,10 @@ struct Upload {
     grown: BTreeMap<String, u64>,
     /// Checkpoint files of `sent` that the last round has not found.
     gone: BTreeSet<String>,
-    /// Whether the loop does not know yet which checkpoint files are here.
+    /// Whether it is not known there yet which checkpoint files are here.
     is_keep_due: bool,
+    /// Checkpoint files of `sent` that nobody can see there yet.
+    unpublished: BTreeSet<String>,
     /// The file that was hashed last, and its SHA-256.
     hashed: Option<(String, FileState, String)>,
     /// How much of each file has arrived at most since the end of output.
@@ -239,6 +247,9 @@ impl Upload {
         let mut passed_over = PassedOver::default();
         let result = self.checkpoints();
         passed_over.note(result)?;
+        if self.files.is_none() {
+            return passed_over.result();
+        }
         let (logs, listed) = below(&self.folder, "logs");
         passed_over.note(listed)?;
         for path in logs {
@@ -279,7 +290,8 @@ impl Upload {
 
     fn failure(&self, error: &TravelError) -> UploadFailure {
         let mut missing = Vec::new();
-        for folder in KEPT.into_iter().filter(|folder| *folder != "logs" && !self.has_only_logs) {
+        let is_sent = |folder: &&str| *folder == "checkpoints" || *folder != "logs" && self.files.is_some();
+        for folder in KEPT.into_iter().filter(|folder| is_sent(folder) && !self.has_only_logs) {
             let (paths, listed) = below(&self.folder, folder);
             missing.extend(paths);
             missing.extend(listed.err().map(|_| folder.to_owned()));
@@ -287,12 +299,14 @@ impl Upload {
         missing.retain(|path| {
             let as_it_is = fs::metadata(self.folder.join(path)).map(|meta| FileState::of(&meta)).ok();
             let is_own = path.strip_prefix("checkpoints/").is_some_and(is_own);
-            !is_own && as_it_is.is_none_or(|as_it_is| self.sent.get(path) != Some(&as_it_is))
+            let is_there = |as_it_is| self.sent.get(path) == Some(&as_it_is) && !self.unpublished.contains(path);
+            !is_own && !as_it_is.is_some_and(is_there)
         });
         let step = |path: &String| {
             let step = in_checkpoints(path).strip_prefix("manifest-")?.strip_suffix(".json")?;
             step.parse::<u64>().ok()
         };
-        UploadFailure::new(error, &missing, self.sent.keys().filter_map(step).max())
+        let there = self.sent.keys().filter(|path| !self.unpublished.contains(*path));
+        UploadFailure::new(error, &missing, there.filter_map(step).max())
     }
 }
