@@ -31,6 +31,7 @@ pub use attempt::workdir::{WorkdirSize, measure as measure_workdir};
 pub use control::Departure;
 pub use loop_request::direct::DirectLoop;
 pub use reclaim::MetadataService;
+pub use travel::StoredCheckpoints;
 
 /// Settings of an agent besides its folder's `launch.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]

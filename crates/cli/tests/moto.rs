@@ -1,4 +1,5 @@
-//! A bucket as data of a run, fetched first or read by pieces: the same weights as from the folder and the tar.
+//! A bucket as data of a run, fetched first or read by pieces: the same weights as from the folder and the tar. And a bucket
+//! as the place of its checkpoints.
 //! `cargo xtask test` provides moto and the trainer.
 
 #[path = "transfer/bucket.rs"]
@@ -217,6 +218,67 @@ fn mounts_of_a_bucket_are_there_before_the_program_starts() {
     let missing = mounts("s3://bucket/nothing");
     let said = String::from_utf8_lossy(&missing.stdout);
     assert!(!missing.status.success() && said.contains("there is nothing at `s3://bucket/nothing`"), "{missing:?}");
+}
+
+/// A machine that has nothing left of the attempt before resumes from the bucket, with every byte of a large file.
+#[test]
+#[ignore = "needs moto: `cargo xtask test` provides it"]
+fn a_run_resumes_from_what_is_in_the_bucket() {
+    let scene = Scene { folder: tempfile::tempdir().unwrap(), moto: Moto::start() };
+    let job = scene.path("kept.yaml");
+    let text = |store: &str| {
+        format!(
+            "name: kept\ncheckpoint_store: {store}\nrun: |\n  cd $GRADUS_CHECKPOINTS\n  echo x >> tries\n  \
+             [ -f large ] || head -c 20000000 /dev/urandom > large\n  sha256sum large >> sums\n  \
+             [ $(wc -l < tries) -ge 2 ] && [ $(sort -u sums | wc -l) = 1 ]\n"
+        )
+    };
+    let run = |store: &str| {
+        fs::write(&job, text(store)).unwrap();
+        scene.gradus(&["run", job.to_str().unwrap(), "--json", "--yes", "--new"])
+    };
+    let failed = run("s3://bucket/kept");
+    assert!(!failed.status.success(), "{failed:?}");
+    let folder = fs::read_dir(scene.path("home/runs")).unwrap().next().unwrap().unwrap().path();
+    fs::remove_dir_all(folder.join("checkpoints")).unwrap();
+    told("resumed", &scene.gradus(&["resume", "last", "--json"]));
+    assert_eq!(fs::read_to_string(folder.join("checkpoints/tries")).unwrap(), "x\nx\n");
+    let missing = run("s3://nobucket/kept");
+    let said = String::from_utf8_lossy(&missing.stdout);
+    let expected = "cannot use the `checkpoint_store` of the job: there is no bucket `nobucket`";
+    assert!(!missing.status.success() && said.contains(expected), "{missing:?}");
+}
+
+/// What the trainer keeps is in the bucket, and the commands read and delete it there.
+#[test]
+#[ignore = "needs moto and the trainer: `cargo xtask test` provides them"]
+fn checkpoints_in_a_bucket_are_listed_copied_and_deleted() {
+    let scene = Scene { folder: tempfile::tempdir().unwrap(), moto: Moto::start() };
+    let folder = scene.path("pictures");
+    pictures(&folder);
+    let data = format!("path: '{}', split: [0.5, 0.25, 0.25]", folder.display());
+    let store = "  checkpoint: {every: 2 steps, keep: 2}\ncheckpoint_store: s3://bucket/kept/\n";
+    let job = scene.job(&data, 4, store);
+    told("kept", &scene.gradus(&["run", job.to_str().unwrap(), "--json", "--yes", "--new"]));
+    // What is listed is what the bucket has, not this machine.
+    let run = fs::read_dir(scene.path("home/runs")).unwrap().next().unwrap().unwrap().path();
+    fs::remove_dir_all(run.join("checkpoints")).unwrap();
+    let steps = || {
+        let output = scene.gradus(&["checkpoints", "list", "last", "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let step = |line: &str| serde_json::from_str::<Value>(line).unwrap()["step"].as_u64().unwrap();
+        lines.lines().map(step).collect::<Vec<u64>>()
+    };
+    let listed = steps();
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    let out = scene.path("out");
+    let pulled = scene.gradus(&["checkpoints", "pull", "last", "--output", out.to_str().unwrap()]);
+    assert!(pulled.status.success(), "{pulled:?}");
+    assert!(out.join(format!("manifest-{:08}.json", listed[1])).exists());
+    let removed = scene.gradus(&["checkpoints", "rm", "last", "--keep", "1", "--yes"]);
+    assert!(removed.status.success(), "{removed:?}");
+    assert_eq!(steps(), listed[1..]);
 }
 
 /// With 30 % of the data here, from shards, chunks and single pictures; and once more while the process that serves the

@@ -56,6 +56,9 @@ use {
     remote::{endpoint, failure},
 };
 
+/// Whether object stores and web servers can be reached.
+pub const HAS_CLIENTS: bool = cfg!(feature = "buckets");
+
 /// The status, the headers and the body of a reply.
 pub type WholeReply = (u16, Vec<(String, String)>, Vec<u8>);
 

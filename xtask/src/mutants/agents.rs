@@ -28,6 +28,14 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "written_again_at_once" },
     },
     SourceMutant {
+        name: "a-replaced-attempt-deletes-in-the-checkpoint-store",
+        harm: "a machine that was cut off deletes the checkpoints in the bucket that the run has resumed from elsewhere",
+        file: "crates/agent/src/travel/destination/bucket.rs",
+        from: "refuse_replaced(&names, self.index.fence)?;",
+        to: "let _ = refuse_replaced(&names, self.index.fence);",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "replaced_attempt_sends" },
+    },
+    SourceMutant {
         name: "processes-of-another-home-are-ended",
         harm: "two homes of a machine whose runs have the same name kill each other's agents",
         file: "crates/node/src/processes/mod.rs",

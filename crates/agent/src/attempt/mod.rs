@@ -59,7 +59,7 @@ pub struct Attempt {
     log: PathBuf,
     /// The server of remote data, for the duration of the attempt.
     served: Option<Serving>,
-    /// The uploader of outputs, if the loop is on another machine.
+    /// The uploader of outputs, if they are kept elsewhere.
     uploader: Option<Uploader>,
     /// The machines of the attempt by node rank, once all are prepared; empty for a single one.
     nodes: Vec<NodeAddress>,
@@ -206,10 +206,9 @@ impl Attempt {
         let (train, folder, reports) = (Box::new(train), folder.to_owned(), Box::default());
         let work = Working::Train { train, folder, link, watchdog, reports, peers };
         let mut attempt = Attempt::new(start, tools, work, (log, uploader), now);
+        let is_here = attempt.tools.remote.is_none() && attempt.start.job.checkpoint_store.is_none();
         let events = match staging::place(&data.path)? {
-            Some(path) if attempt.tools.remote.is_none() && attempt.start.member.is_none() => {
-                attempt.start_rank(&path, now)?
-            }
+            Some(path) if is_here && attempt.start.member.is_none() => attempt.start_rank(&path, now)?,
             _ => {
                 staging::data(&data, &attempt.start, &attempt.tools);
                 Vec::new()

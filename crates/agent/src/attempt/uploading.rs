@@ -1,4 +1,5 @@
-//! The last stage: an attempt's outputs are uploaded to a loop on another machine.
+//! The last stage: an attempt's outputs are uploaded to a loop on another machine, and its checkpoints there or to the object
+//! store that the job names.
 //!
 //! Of an attempt that ended by itself they are sent for as long as something arrives, which the loop ends by an order to
 //! stop, such as when the budget is spent. An attempt whose outputs did not arrive has not succeeded.
@@ -23,7 +24,7 @@ const LEAST: Duration = Duration::from_secs(2);
 impl Tools {
     /// Where the checkpoints of an attempt are kept, if that is not only here.
     pub(super) fn destination(&self, start: &Start) -> Option<Box<dyn CheckpointDestination>> {
-        travel::destination(self.remote.as_ref().map(|remote| &remote.files), start)
+        travel::destination(self.remote.as_ref().map(|remote| &remote.files), start, (&self.owner, &self.access))
     }
 
     /// The uploader of an attempt's outputs, if they are kept elsewhere.

@@ -34,10 +34,14 @@ impl UploadFailure {
 
     /// The failure by an error, with the paths of what is missing.
     pub fn new(error: &TravelError, missing: &[String], arrived: Option<u64>) -> UploadFailure {
+        let place = match error {
+            TravelError::Store(_) => "the job's `checkpoint_store`",
+            _ => "the loop's machine",
+        };
         let what = match missing {
-            [] => "not everything that was written has reached the loop's machine".to_owned(),
-            [path] => format!("`{path}` has not reached the loop's machine"),
-            [path, rest @ ..] => format!("`{path}` and {} more have not reached the loop's machine", rest.len()),
+            [] => format!("not everything that was written has reached {place}"),
+            [path] => format!("`{path}` has not reached {place}"),
+            [path, rest @ ..] => format!("`{path}` and {} more have not reached {place}", rest.len()),
         };
         let (cause, hint) = cause(error);
         UploadFailure {
@@ -67,8 +71,11 @@ impl UploadFailure {
 }
 
 /// The cause, which decides whether another attempt is worthwhile, and what to do.
-fn cause(error: &TravelError) -> (Cause, &'static str) {
+fn cause(error: &TravelError) -> (Cause, &str) {
     match error {
+        TravelError::Store(finding) => {
+            (finding.cause, finding.hint.as_deref().unwrap_or("check the bucket and the credentials of the machine"))
+        }
         TravelError::Full(_) => {
             (Cause::DiskFull, "free some space on the machine where `gradus run` runs, then resume the run")
         }

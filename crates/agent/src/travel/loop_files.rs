@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use domain::RunId;
 use domain::files::{BroughtPart, FileListing, FilePart, KeepRequest, PartsRequest, Received};
+use domain::{Finding, RunId};
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -46,6 +46,9 @@ pub enum TravelError {
     /// The loop did not answer for long.
     #[error("the loop does not answer: {0}")]
     Unreachable(String),
+    /// The object store of the job refuses, or does not answer.
+    #[error("{}", .0.message)]
+    Store(Box<Finding>),
     /// This disk refuses.
     #[error("cannot {doing} `{}`: {source}", path.display())]
     Disk {

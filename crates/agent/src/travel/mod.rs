@@ -1,4 +1,5 @@
-//! File transfers between this machine and a loop on another one, over the same socket as heartbeats.
+//! File transfers between this machine and a loop on another one, over the same socket as heartbeats; of checkpoints also
+//! between this machine and the object store that the job names, as `destination` says.
 //!
 //! Before an attempt, [`inputs`] fetches its inputs and [`checkpoints`] its state. While it runs, and at its end,
 //! [`upload`] sends its outputs. Fetched files are cached, so that the next attempt on a machine starts at once. [`left`]
@@ -18,13 +19,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use destination::LoopDestination;
+use destination::{AttemptOfRun, BucketDestination, LoopDestination};
 use domain::files::{RunInput, local_mounts};
 use domain::wire::Start;
 use domain::{Cause, Finding, Work};
 use loop_files::disk;
 
-pub use destination::CheckpointDestination;
+pub use destination::{CheckpointDestination, StoredCheckpoints};
 pub use failure::UploadFailure;
 pub use left::LeftFiles;
 pub use loop_files::{LoopFiles, TravelError};
@@ -55,9 +56,17 @@ pub struct Brought {
     pub mounts: BTreeMap<u32, PathBuf>,
 }
 
-/// Where the checkpoints of an attempt are kept, if that is not only here.
-pub fn destination(files: Option<&LoopFiles>, start: &Start) -> Option<Box<dyn CheckpointDestination>> {
-    Some(Box::new(LoopDestination::new(files?.clone(), start.run.clone())))
+/// Where the checkpoints of an attempt are kept, if that is not only here. Runs are those of the home with the tag `owner`.
+pub fn destination(
+    files: Option<&LoopFiles>,
+    start: &Start,
+    (owner, access): (&str, &store::Access),
+) -> Option<Box<dyn CheckpointDestination>> {
+    let Some(checkpoint_store) = &start.job.checkpoint_store else {
+        return Some(Box::new(LoopDestination::new(files?.clone(), start.run.clone())));
+    };
+    let attempt = AttemptOfRun { run: start.run.clone(), owner: owner.to_owned(), fence: start.fence };
+    Some(Box::new(BucketDestination::new(checkpoint_store, access, attempt)))
 }
 
 /// Fetches everything that an attempt needs into `root`, the folder of all runs and caches of this owner.
@@ -118,6 +127,10 @@ fn finding(what: &str, error: &TravelError) -> Finding {
         }
         TravelError::Refused(_) | TravelError::Unprocessable(_) => {
             Finding::new(Cause::Data, message).hint("check the path on the machine where `gradus run` runs")
+        }
+        TravelError::Store(finding) => {
+            let message = format!("cannot use the `checkpoint_store` of the job: {error}");
+            Finding { message, ..(**finding).clone() }
         }
         TravelError::Unreachable(_) | TravelError::Failed(_) | TravelError::Full(_) => unreachable(message),
         TravelError::Changing | TravelError::Late => unreachable(message),

@@ -92,7 +92,7 @@ impl Scene {
 }
 
 /// Waits for the end of an upload.
-fn uploaded(inbox: &mpsc::Receiver<Wakeup>) -> Result<(), Box<UploadFailure>> {
+pub(super) fn uploaded(inbox: &mpsc::Receiver<Wakeup>) -> Result<(), Box<UploadFailure>> {
     loop {
         match inbox.recv_timeout(Duration::from_secs(90)).unwrap() {
             Wakeup::Attempt(_, AttemptEvent::Uploaded(result)) => return result,
@@ -202,7 +202,7 @@ fn carried_out(method: &str, address: &str, body: &[u8], there: &Path) -> Vec<u8
     }
 }
 
-fn manifest(fence: u64, step: u64) -> Vec<u8> {
+pub(super) fn manifest(fence: u64, step: u64) -> Vec<u8> {
     let manifest: CheckpointManifest = serde_json::from_value(json!({
         "schema": 1, "run": "r", "attempt": format!("r-a{fence}"), "fence": fence, "job_hash": "", "step": step,
         "state": null, "best": null, "files": [],
@@ -437,7 +437,7 @@ fn the_newer_checkpoint_wins_and_an_attempt_that_was_replaced_never_does() {
     }
 }
 
-fn start(folder: &Path) -> domain::wire::Start {
+pub(super) fn start(folder: &Path) -> domain::wire::Start {
     let job = "train: {model: mlp, data: {path: x.csv}, epochs: 1, batch: 1}\n";
     domain::wire::Start {
         run: RunId::new("r"),

@@ -49,6 +49,9 @@ pub fn draft_loaded(
     if let Some(unrentable) = unrentable {
         return Err(Error::Job(unrentable));
     }
+    if job.checkpoint_store.is_some() && !store::HAS_CLIENTS {
+        return Err(store::Error::LeftOut.into());
+    }
     require_files(&job, &source)?;
     let plan = draft_here(&job, price, settings, (home, &|_| Ok(())), printer);
     Ok((job, plan.map_err(|error| where_data_comes_from(error, &source))?))

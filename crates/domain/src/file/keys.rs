@@ -52,6 +52,8 @@ pub(crate) struct JobFile {
     pub idle_timeout: Option<Duration>,
     /// Time to save after an order to stop (`gradus stop`, the budget, the deadline, a spot notice) until the job is killed: from `1s` to `30m`, but at most a tenth of what the budget buys, and no longer than the notice leaves. It is kept back from the budget. Default: `60s`.
     pub stop_grace: Option<Duration>,
+    /// Where checkpoints are kept, such as `s3://BUCKET/PREFIX` (also `gs://`, `az://`, `oss://`, `cos://`), in place of the machine where `gradus run` or `gradus serve` runs: the machine of a run writes them to a folder of the run below it, and another one resumes from there, each with its own credentials. The store needs conditional writes (`If-None-Match`).
+    pub checkpoint_store: Option<String>,
     /// Environment variables of the job. `NAME: null` must be given with `--env NAME=VALUE`.
     pub envs: Option<BTreeMap<String, Option<EnvText>>>,
     /// Secret environment variables, such as tokens: encrypted at rest, passed to the program only, and masked in logs and reports. `NAME: null` takes the value from `--secret NAME`.

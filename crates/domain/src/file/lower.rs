@@ -71,6 +71,7 @@ pub(super) fn lower(
         deadline: file.deadline,
         idle_timeout: file.idle_timeout,
         stop_grace: file.stop_grace,
+        checkpoint_store: file.checkpoint_store,
         recovery: recovery(resources.job_recovery),
         wants,
         workload: file.workload,

@@ -1,6 +1,7 @@
 //! Semantic checks of a job beyond the types of its keys: contradictory keys, and values out of range. All problems are
 //! reported at once.
 
+mod checkpoints;
 mod data;
 mod learning;
 mod module;
@@ -44,6 +45,7 @@ pub(super) fn check(rest: &Job, work: Option<&Work>) -> Validator {
     sense.rest(rest, work);
     sense.search(rest, work);
     sense.run_schedule(rest, work);
+    sense.checkpoint_store(rest, work);
     match work {
         Some(Work::Train(train)) => sense.train(train),
         Some(Work::Command(command)) => sense.command(command),

@@ -42,6 +42,9 @@ pub struct Job {
     /// How long it is given to save its state after it was told to stop, where that is other than usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_grace: Option<Duration>,
+    /// Where in an object store its checkpoints are kept, in place of the machine of its loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_store: Option<String>,
     /// Which ends of an attempt are tried again.
     pub recovery: Recovery,
     /// Machines that may be rented, for plans over the market.

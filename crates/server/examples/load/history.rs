@@ -96,6 +96,7 @@ pub fn job() -> (Job, Plan) {
         deadline: None,
         idle_timeout: None,
         stop_grace: None,
+        checkpoint_store: None,
         recovery: Recovery::default(),
         wants: Default::default(),
         workload: None,

@@ -1,5 +1,13 @@
-//! Where the checkpoints of a run are kept, apart from the machine that makes them: with its loop.
+//! Where the checkpoints of a run are kept, apart from the machine that makes them: with its loop ([`with_loop`]), or in the
+//! object store that its job names ([`bucket`]).
 
+mod bucket;
+mod index;
+mod reading;
+mod sending;
+mod stored;
+#[cfg(test)]
+mod tests;
 mod with_loop;
 
 use std::fmt;
@@ -9,6 +17,8 @@ use domain::files::{BroughtPart, FileListing, FilePart, KeepRequest, Received};
 
 use super::loop_files::TravelError;
 
+pub use bucket::{AttemptOfRun, BucketDestination};
+pub use stored::StoredCheckpoints;
 pub use with_loop::LoopDestination;
 
 /// Where the checkpoints of a run are kept for its next attempts. Paths are below the folder of checkpoints.

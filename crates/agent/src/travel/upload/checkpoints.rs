@@ -48,6 +48,10 @@ impl Upload {
             if is_staged && is_listed && matches!(result, Err(TravelError::Full(_))) {
                 self.make_room(&paths);
             }
+            // The others would wait for the same store.
+            if matches!(result, Err(TravelError::Store(_))) {
+                return result;
+            }
             passed_over.note(result)?;
         }
         passed_over.result()?;

@@ -1,7 +1,7 @@
-//! Uploads an attempt's outputs to the loop: each checkpoint as soon as it is complete, logs as they grow, and
-//! everything at the end.
+//! Uploads an attempt's outputs to the loop, or its checkpoints to an object store: each checkpoint as soon as it is
+//! complete, logs as they grow, and everything at the end.
 //!
-//! A manifest is sent after the files that it lists, so that the loop never has one that cannot be restored. What has
+//! A manifest is sent after the files that it lists, so that there is never one that cannot be restored. What has
 //! failed is sent again in the next round; a file that cannot be sent does not keep others back.
 
 mod checkpoints;
@@ -16,7 +16,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
 use domain::files::KEPT;
-use domain::{AttemptId, Fence, RunId};
+use domain::{AttemptId, Cause, Fence, RunId};
 
 use super::checkpoints::is_own;
 use super::destination::CheckpointDestination;
@@ -279,7 +279,10 @@ impl Upload {
                 Err(TravelError::Late) => cause = cause.or(Some(TravelError::Late)),
                 Err(error) => cause = Some(error),
             }
-            let is_final = |error: &TravelError| matches!(error, TravelError::Refused(_)) || is_forbidden(error);
+            let is_final = |error: &TravelError| match error {
+                TravelError::Store(finding) => finding.cause == Cause::Fenced || !finding.cause.is_transient(),
+                error => matches!(error, TravelError::Refused(_)) || is_forbidden(error),
+            };
             let is_final = cause.as_ref().is_some_and(is_final);
             if is_final || self.is_over() {
                 return Err(Box::new(self.failure(&cause.unwrap_or(TravelError::Late))));

@@ -248,3 +248,34 @@ fn schedules_name_due_times_of_a_zone() {
         "2 schedule.warm_start: a run starts with the `outputs` of the one before, and this job has none (add `outputs: [FOLDER]`, or leave the key out)",
     );
 }
+
+#[test]
+fn checkpoints_are_kept_in_an_object_store_and_nowhere_else() {
+    let check = |store: &str, expected: &str| check(&run_with(&format!("checkpoint_store: {store}")), expected);
+    let hint = "(write a bucket and a prefix, such as `checkpoint_store: s3://BUCKET/checkpoints`)";
+    for store in
+        ["s3://bucket/runs/mine", "S3://bucket", "gs://bucket/", "az://container/x", "oss://b/x", "cos://b-1/x"]
+    {
+        check(store, "ok");
+    }
+    for (store, why) in [
+        ("checkpoints", "`checkpoints` is no address of an object store"),
+        ("/mnt/nfs", "`/mnt/nfs` is no address of an object store"),
+        ("https://host/x", "`https://host/x` is no address of an object store"),
+        ("s3:///x", "it names no bucket"),
+        ("'s3://a b/x'", "`a b` is no name of a bucket"),
+        ("s3://bucket/a/../b", "its path holds `.`, `..` or an empty part"),
+        ("s3://bucket//b", "its path holds `.`, `..` or an empty part"),
+        ("s3://bucket/$USER", "variables in an address are not filled in"),
+        ("s3://key:hush@bucket/x", "an address must not hold a password or a signature"),
+        ("'s3://bucket/x?sig=hush'", "an address must not hold a password or a signature"),
+    ] {
+        check(store, &format!("2 checkpoint_store: {why} {hint}"));
+    }
+    check(
+        "s3://bucket/x\noutputs: [out]",
+        "3 outputs: `outputs` come back to the machine of the run's loop, and with `checkpoint_store` they do not (leave one of the keys out, or have the program write to the bucket itself)",
+    );
+    let job = crate::Job::parse(&run_with("checkpoint_store: s3://bucket/x"), "job.yaml").unwrap().job;
+    assert_eq!(job.checkpoint_store.as_deref(), Some("s3://bucket/x"));
+}

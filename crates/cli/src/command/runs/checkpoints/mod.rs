@@ -1,4 +1,4 @@
-//! `gradus checkpoints`: list, copy and delete the checkpoints in the folder of a run.
+//! `gradus checkpoints`: list, copy and delete the checkpoints in the folder of a run, or in the object store of its job.
 
 mod place;
 
@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use domain::{RunId, Timestamp};
+use agent::StoredCheckpoints;
+use domain::{Job, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use server::Home;
@@ -142,7 +143,8 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     };
     if let Some(server) = remote::chosen(settings)? {
         let id = server.find(name)?;
-        let place = CheckpointPlace::There(&server, &id);
+        let stored = stored(&server.run(&id, 0)?.run()?.job, &id, settings)?;
+        let place = stored.as_ref().map_or(CheckpointPlace::There(&server, &id), CheckpointPlace::Stored);
         return match &args.command {
             Subcommand::List(_) => list(&id, &place.list()?, printer),
             Subcommand::Pull(args) => pull(&id, place, &place.list()?, args, printer),
@@ -153,22 +155,30 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     let state = open_named(&home, name)?;
     let id = find(state.world(), name)?;
     let folder = home.run(&id).join("checkpoints");
-    let place = CheckpointPlace::Here(&folder);
+    let run = state.world().runs.get(&id);
+    let stored = run.map(|run| stored(&run.job, &id, settings)).transpose()?.flatten();
+    let place = stored.as_ref().map_or(CheckpointPlace::Here(&folder), CheckpointPlace::Stored);
     let listed = place.list()?;
     match &args.command {
         Subcommand::List(_) => list(&id, &listed, printer),
         Subcommand::Pull(args) => pull(&id, place, &listed, args, printer),
         Subcommand::Rm(args) => {
-            let is_over = state.world().runs.get(&id).is_some_and(|run| run.state.is_final());
+            let is_over = run.is_some_and(|run| run.state.is_final());
             if !is_over || home.is_followed(&home.run(&id)) {
                 let message = format!("run `{id}` has not ended, so its checkpoints are in use");
                 let hint =
                     format!("stop it first with `gradus stop {id}`; `checkpoint: {{keep: 3}}` in a job bounds them");
                 return Err(Error::Usage { message, hint });
             }
-            remove(&id, &folder, &listed, args, printer)
+            remove(&id, (&folder, stored.as_ref()), &listed, args, printer)
         }
     }
+}
+
+/// The checkpoints in the object store of a run's job, if it names one.
+fn stored(job: &Job, id: &RunId, settings: &GlobalSettings) -> Result<Option<StoredCheckpoints>, Error> {
+    let open = |place: &String| StoredCheckpoints::open(place, id, &settings.access);
+    Ok(job.checkpoint_store.as_ref().map(open).transpose()?)
 }
 
 /// Whether a folder has a checkpoint.
@@ -278,7 +288,13 @@ fn which(id: &RunId, listed: &[Listed]) -> String {
     }
 }
 
-fn remove(id: &RunId, folder: &Path, listed: &[Listed], args: &RemoveArgs, printer: &mut Printer) -> Result<u8, Error> {
+fn remove(
+    id: &RunId,
+    (folder, stored): (&Path, Option<&StoredCheckpoints>),
+    listed: &[Listed],
+    args: &RemoveArgs,
+    printer: &mut Printer,
+) -> Result<u8, Error> {
     if args.keep.is_none() && args.step.is_empty() {
         let message = "which checkpoints to delete is not said".to_owned();
         let hint =
@@ -315,8 +331,12 @@ fn remove(id: &RunId, folder: &Path, listed: &[Listed], args: &RemoveArgs, print
         return Err(Error::Usage { message, hint: "pass `--yes` to confirm".to_owned() });
     }
     // A manifest goes first: without it the rest is no checkpoint.
-    let manifests = gone.iter().map(|one| folder.join(&one.manifest));
-    for path in manifests.chain(files.iter().map(|file| folder.join(&file.name))) {
+    let names = gone.iter().map(|one| &one.manifest).chain(files.iter().map(|file| &file.name));
+    if let Some(stored) = stored.filter(|_| !gone.is_empty()) {
+        stored.remove(&names.clone().cloned().collect())?;
+    }
+    // A run on this machine has them here as well.
+    for path in names.map(|name| folder.join(name)) {
         crate::command::gc::delete(&path)?;
         // The folder of a step goes with its last file.
         let _ = path.parent().filter(|parent| *parent != folder).map(fs::remove_dir);
@@ -376,17 +396,18 @@ mod tests {
     fn what_others_need_is_not_deleted() {
         let (folder, listed) = scene();
         let mut printer = Printer::silent();
-        let refused =
-            remove(&RunId::new("r"), folder.path(), &listed, &remove_args(&[1], None), &mut printer).unwrap_err();
+        let refused = remove(&RunId::new("r"), (folder.path(), None), &listed, &remove_args(&[1], None), &mut printer)
+            .unwrap_err();
         assert!(refused.to_string().contains("step 2 builds on that of step 1"), "{refused}");
-        let unknown =
-            remove(&RunId::new("r"), folder.path(), &listed, &remove_args(&[9], None), &mut printer).unwrap_err();
+        let unknown = remove(&RunId::new("r"), (folder.path(), None), &listed, &remove_args(&[9], None), &mut printer)
+            .unwrap_err();
         assert!(unknown.to_string().contains("no checkpoint of step 9"));
         assert_eq!(unknown.hint().as_deref(), Some("there are 1, 2, 3"));
-        let none = remove(&RunId::new("r"), folder.path(), &listed, &remove_args(&[], None), &mut printer).unwrap_err();
+        let none = remove(&RunId::new("r"), (folder.path(), None), &listed, &remove_args(&[], None), &mut printer)
+            .unwrap_err();
         assert!(none.hint().unwrap().contains("`--keep NUMBER`; there are 1, 2, 3"));
         let is_there = |name: &str| folder.path().join(name).exists();
-        remove(&RunId::new("r"), folder.path(), &listed, &remove_args(&[], Some(1)), &mut printer).unwrap();
+        remove(&RunId::new("r"), (folder.path(), None), &listed, &remove_args(&[], Some(1)), &mut printer).unwrap();
         let left = [
             "manifest-00000001.json",
             "manifest-00000002.json",
@@ -402,8 +423,14 @@ mod tests {
     #[test]
     fn newest_ones_are_kept_with_what_they_build_on() {
         let (folder, listed) = scene();
-        remove(&RunId::new("r"), folder.path(), &listed[..2], &remove_args(&[], Some(1)), &mut Printer::silent())
-            .unwrap();
+        remove(
+            &RunId::new("r"),
+            (folder.path(), None),
+            &listed[..2],
+            &remove_args(&[], Some(1)),
+            &mut Printer::silent(),
+        )
+        .unwrap();
         assert!(
             folder.path().join("manifest-00000001.json").exists() && folder.path().join("step-1-a1/model").exists()
         );

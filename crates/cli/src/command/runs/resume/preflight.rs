@@ -23,7 +23,9 @@ pub fn require_resumable(home: &Home, world: &World, id: &RunId) -> Result<(), E
     machine::require_served(home, &run.plan.offer.provider)?;
     let folder = home.run(id);
     let is_extended = matches!(run.state, RunState::Done { outcome: Outcome::Trained { .. } });
-    if is_extended && !checkpoints::has_any(&folder.join("checkpoints"))? {
+    // An object store is looked into by the machine of the run, which may have other credentials.
+    let is_here = run.job.checkpoint_store.is_none();
+    if is_extended && is_here && !checkpoints::has_any(&folder.join("checkpoints"))? {
         let message = format!(
             "run `{id}` has no checkpoint left to train on from (`gradus gc` deletes those of a trained run), and would \
              start from step 0"
@@ -66,9 +68,8 @@ pub fn refuse_removed(home: &Home, id: &RunId) -> Result<(), Error> {
 /// # Errors
 /// [`Error::Code`] with what is damaged.
 pub fn refuse_damaged(home: &Home, world: &World, id: &RunId) -> Result<(), Error> {
-    let Some(run) = world.runs.get(id).filter(|run| matches!(run.job.work, Work::Train(_))) else {
-        return Ok(());
-    };
+    let is_here = |run: &&plan::Run| matches!(run.job.work, Work::Train(_)) && run.job.checkpoint_store.is_none();
+    let Some(run) = world.runs.get(id).filter(is_here) else { return Ok(()) };
     let folder = home.run(id).join("checkpoints");
     let damaged = agent::unusable_checkpoints(&folder, &run.job_hash);
     let Some(newest) = damaged.first() else { return Ok(()) };
