@@ -10,11 +10,12 @@ use std::time::Duration;
 use checkpoint::{
     BestWeights, CheckpointManifest, CheckpointWriter, Dtype, Placement, Snapshot, SnapshotPart, WriterIdentity,
 };
-use domain::files::{FileInfo, FileListing, KeepRequest, PartsRequest, Received};
+use domain::files::{BroughtPart, FileInfo, FileListing, FilePart, KeepRequest, PartsRequest, Received};
 use domain::{AttemptId, Fence, RunId};
 use serde_json::json;
 
 use super::destination::{CheckpointDestination, LoopDestination};
+use super::loop_files::TravelError;
 use super::{LoopFiles, UploadFailure, Uploader, checkpoints};
 use crate::event::{AttemptEvent, Wakeup};
 use crate::loop_request::LoopPlace;
@@ -381,6 +382,46 @@ fn on_a_full_disk_deleted_checkpoints_make_room_for_newer_ones() {
         assert_eq!(uploaded(&inbox).is_ok(), has_whole, "what is left is no checkpoint, and nothing is deleted for it");
         assert_eq!([is_there("step-0-full"), is_there("step-9-full")], [!has_whole, has_whole]);
     }
+}
+
+/// A destination where everything arrives and nothing is seen.
+#[derive(Debug)]
+struct Unseen;
+
+impl CheckpointDestination for Unseen {
+    fn list(&mut self, _within: Option<Duration>) -> Result<FileListing, TravelError> {
+        Ok(FileListing::default())
+    }
+
+    fn parts(&mut self, _parts: Vec<FilePart>) -> Result<Vec<u8>, TravelError> {
+        Ok(Vec::new())
+    }
+
+    fn bring(&mut self, _path: &str, part: &BroughtPart, sent: (Vec<u8>, Duration)) -> Result<Received, TravelError> {
+        Ok(Received { bytes: part.offset + sent.0.len() as u64, is_whole: true })
+    }
+
+    fn keep(&mut self, _request: &KeepRequest, _within: Duration) -> Result<(), TravelError> {
+        Ok(())
+    }
+
+    fn publish(&mut self, _within: Duration) -> Result<(), TravelError> {
+        Err(TravelError::Failed("it is not seen".into()))
+    }
+}
+
+#[test]
+fn what_nobody_can_see_has_not_arrived() {
+    let scene = Scene::new(0);
+    scene.write("here/checkpoints/manifest-7.json", "{}");
+    let (events, inbox) = mpsc::channel();
+    let whose = (RunId::new("r"), AttemptId::new("r-a1"), Fence(1));
+    let uploader = Uploader::start((None, Box::new(Unseen)), (scene.here(), false), whose, events);
+    uploader.staged();
+    uploader.finish(Duration::from_secs(1));
+    let failure = uploaded(&inbox).unwrap_err();
+    assert_eq!((failure.arrived, failure.lacks_checkpoints), (None, true));
+    assert!(failure.finding.message.contains("it is not seen"), "{failure:?}");
 }
 
 /// Of a program's files, those here are newer only if nobody else has written there since.
