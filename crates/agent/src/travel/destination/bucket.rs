@@ -113,7 +113,7 @@ impl OpenBucket {
         refuse_replaced(&names, self.index.fence)?;
         self.is_changed = false;
         for name in garbage(&names, &self.index) {
-            // What is left, the next time deletes.
+            // What is left is deleted the next time.
             if begun.elapsed() > within || self.remote.remove_object(name, within).is_err() {
                 break;
             }
