@@ -62,7 +62,7 @@ impl Site {
 /// Prints what exists, one line each; the arguments are the hash of the executables, the name of libtorch, the owner, the
 /// version of PyTorch, and the folder of devices. Images of clouds keep their Python in `/opt`.
 const LOOK: &str = r#"set -e
-cd; mkdir -p -m 700 .gradus/bin .gradus/lib ".gradus/homes/$3"
+cd; mkdir -p -m 700 .gradus .gradus/bin .gradus/lib ".gradus/homes/$3"
 echo "home $(pwd -P)"
 [ -x ".gradus/bin/$1/gradus" ] && echo "gradus"
 [ -x ".gradus/bin/$1/gradus" ] && [ -x ".gradus/bin/$1/gradus-rank" ] && echo "programs"

@@ -1,9 +1,9 @@
 //! The folder of blobs on a node.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -25,10 +25,11 @@ pub(super) struct BlobFolder {
 }
 
 impl BlobFolder {
-    /// Makes it where there is none.
+    /// Makes it where there is none. Whoever may write to it chooses what others run from there, so that is its user alone,
+    /// whatever the umask is.
     pub(super) fn open(root: &Path) -> Result<BlobFolder, String> {
         let blobs = root.join("blobs");
-        fs::create_dir_all(&blobs).map_err(told("make", &blobs))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&blobs).map_err(told("make", &blobs))?;
         Ok(BlobFolder { root: root.to_owned(), blobs })
     }
 
@@ -214,6 +215,8 @@ fn link(blob: &Path, path: &Path) -> io::Result<()> {
     let _ = fs::remove_file(&fresh);
     if fs::hard_link(blob, &fresh).is_err() {
         fs::copy(blob, &fresh)?;
+        // As durable as the blob: after a power cut it is taken for whole by its name.
+        File::open(&fresh)?.sync_all()?;
     }
     fs::rename(&fresh, path)?;
     // Renaming one name of a file to another name of it does nothing.

@@ -74,6 +74,8 @@ fn what_is_sent_is_installed_under_its_hash_once() {
     assert_eq!(look(root.path(), &contents), 3);
     let hash = sha256(&contents[..]).unwrap();
     assert_eq!(names(&root.path().join("blobs")), std::slice::from_ref(&hash));
+    let folder = fs::metadata(root.path().join("blobs")).unwrap();
+    assert_eq!(folder.permissions().mode() & 0o777, 0o700, "nobody else puts a blob there");
     assert_eq!(names(&root.path().join("lib")), ["library"]);
     let library = root.path().join("lib/library/lib");
     assert_eq!(names(&library), ["a.so", "a.so.1"]);
