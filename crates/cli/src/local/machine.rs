@@ -8,7 +8,7 @@ use cloud::ssh::{DirectDoor, Executables, Host, Inventory};
 use cloud::{Catalog, Local, LocalSettings, Provider, Ssh, SshSettings};
 use domain::files::{RunInput, local_mounts};
 use domain::run::InstanceState;
-use domain::{Bytes, Duration, InstanceId, Job, Rate};
+use domain::{Bytes, Duration, InstanceId, Job, Rate, Work};
 use plan::World;
 use plan::local::NodeGpus;
 use server::Home;
@@ -184,7 +184,7 @@ fn without(host: &Host) -> String {
 /// # Errors
 /// As [`inventory`]; [`Error::Unfit`] and [`Error::Catalog`] for GPUs that are described wrongly.
 pub fn trainer_gpus(job: &Job, settings: &GlobalSettings, home: &Home) -> Result<Option<NodeGpus>, Error> {
-    let Some(node) = &job.wants.node else { return Ok(None) };
+    let (Some(node), Work::Train(_)) = (&job.wants.node, &job.work) else { return Ok(None) };
     let inventory = inventory(home)?;
     if inventory.hosts.iter().all(|host| host.gpus().is_empty()) {
         return Ok(None);
