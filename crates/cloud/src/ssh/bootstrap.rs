@@ -83,6 +83,9 @@ echo "end"
 /// Our own part of libtorch for CUDA, which is beside the executable of the trainer where it was built.
 const CUDA_PART: &str = "libgradus-cuda.so";
 
+/// What [`SshError::Failed`] says of a machine on which `gradus` itself does not run.
+pub const RUN_GRADUS: &str = "run `gradus`";
+
 /// The name of an owner's folder below `~/.gradus/homes` of a machine.
 pub fn folder_of(owner: &str) -> String {
     owner.chars().rev().take(12).collect()

@@ -177,9 +177,10 @@ fn prepared(host: &Host, program: &Executables, owner: &str) -> Result<(Node, Op
         let hint = Some(unprepared(&error, &host.address));
         Error::Code { message: error.to_string(), hint, code: exit::WORLD }
     })?;
-    let node = bootstrap::probe(&connection, &site, owner).map_err(|message| {
-        let hint = "a node needs Linux on x86-64 with glibc 2.35 or newer, such as Ubuntu 22.04 or Debian 12";
-        Error::Code { message, hint: Some(hint.to_owned()), code: exit::WORLD }
+    let node = bootstrap::probe(&connection, &site, owner).map_err(|message| Error::Code {
+        message,
+        hint: Some(NEEDS.to_owned()),
+        code: exit::WORLD,
     })?;
     Ok((node, copied))
 }
@@ -220,9 +221,13 @@ fn unprepared(error: &SshError, address: &str) -> String {
         SshError::Here { doing, source } if doing.starts_with("run `ssh") && source.kind() == ErrorKind::NotFound => {
             "install the SSH client here, such as with `apt install openssh-client`".to_owned()
         }
+        SshError::Failed { doing, .. } if doing == bootstrap::RUN_GRADUS => NEEDS.to_owned(),
         SshError::Failed { .. } | SshError::Here { .. } => COPIES.to_owned(),
     }
 }
+
+/// Where `gradus` runs.
+const NEEDS: &str = "a node needs Linux on x86-64 with glibc 2.35 or newer, such as Ubuntu 22.04 or Debian 12";
 
 /// What to try when copying fails.
 const COPIES: &str =
@@ -263,5 +268,15 @@ mod tests {
         assert!(here("run `ssh a@b`", ErrorKind::NotFound).contains("openssh-client"));
         assert_eq!(here("run `ssh a@b`", ErrorKind::PermissionDenied), COPIES);
         assert_eq!(here("read `gradus`", ErrorKind::NotFound), COPIES);
+    }
+
+    #[test]
+    fn a_machine_on_which_gradus_does_not_run_is_told_what_it_needs() {
+        let failed = |doing: &str| {
+            let why = "version `GLIBC_2.35' not found".to_owned();
+            unprepared(&SshError::Failed { host: "old".to_owned(), doing: doing.to_owned(), why }, "a@old")
+        };
+        assert_eq!(failed(bootstrap::RUN_GRADUS), NEEDS);
+        assert_eq!(failed("install programs and libraries"), COPIES);
     }
 }

@@ -67,7 +67,8 @@ pub(super) fn install(connection: &Connection, site: &Site, from: &[SourceFolder
         Ok(answer) => Ok(answer.held),
         Err(error) => Err(failed(format!("`gradus node-files` answered: {error}"))),
     };
-    let held = read(&connection.run(doing, &remote, &line(InstallStep::Look, &sources)?)?)?;
+    // Where it runs it says itself what goes wrong, and ends well.
+    let held = read(&connection.run(super::RUN_GRADUS, &remote, &line(InstallStep::Look, &sources)?)?)?;
     for (source, held) in sources.iter_mut().zip(held) {
         source.blob.from = held.min(source.blob.chunks);
     }
