@@ -140,7 +140,7 @@ impl Container {
         // One that does not start may be there all the same: it is removed when it is dropped.
         call(&runtime, &line, request)?;
         wait_until_held(&container.folder, || runtime.runs(&container.name), &request.image, runtime.engine.name())?;
-        container.view = ContainerView::of(&runtime, &container.name, request.limits.0);
+        container.view = ContainerView::of(&runtime, &container.name, &container.folder, request.limits.0);
         Ok(container)
     }
 

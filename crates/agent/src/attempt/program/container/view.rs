@@ -1,6 +1,7 @@
 //! A container as the machine sees it: by its first process and its control group.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use node::containers::ContainerRuntime;
@@ -16,11 +17,12 @@ pub struct ContainerView {
 }
 
 impl ContainerView {
-    /// Looks at the container of this name, which was to be limited to so many bytes of memory.
-    pub fn of(runtime: &ContainerRuntime, name: &str, memory: Option<u64>) -> ContainerView {
+    /// Looks at the container of this name, whose first process has `folder` among its words, and which was to be limited to so
+    /// many bytes of memory.
+    pub fn of(runtime: &ContainerRuntime, name: &str, folder: &Path, memory: Option<u64>) -> ContainerView {
         let said = runtime.ask(&["inspect", "--format", "{{.State.Pid}}", name]).unwrap_or_default();
-        // 0 is that of a container which does not run.
-        let number = said.trim().parse::<u32>().ok().filter(|number| *number > 0);
+        // Where docker is in a virtual machine the number is of that one, and here of anything else or nothing.
+        let number = said.trim().parse::<u32>().ok().filter(|number| has_word(*number, folder));
         let kill_counter = number.and_then(counter_of);
         let seen = memory.zip(kill_counter.as_deref());
         let is_limited = seen.map(|(bytes, counter)| is_limited(counter, bytes));
@@ -77,6 +79,12 @@ fn is_limited(counter: &Path, bytes: u64) -> bool {
     counter.ancestors().skip(1).flat_map(limits).flatten().any(|limit| limit <= bytes)
 }
 
+/// Whether a process was started with this path as one of its words.
+fn has_word(number: u32, word: &Path) -> bool {
+    let words = fs::read(Path::new("/proc").join(number.to_string()).join("cmdline")).unwrap_or_default();
+    words.split(|byte| *byte == 0).any(|one| one == word.as_os_str().as_bytes())
+}
+
 /// When a process was started, unless it has ended.
 fn started(number: u32) -> Option<String> {
     let stat = fs::read_to_string(Path::new("/proc").join(number.to_string()).join("stat")).ok()?;
@@ -88,7 +96,7 @@ fn started(number: u32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -120,6 +128,18 @@ mod tests {
         assert!(!is_limited(&counter, 64_000_000));
         fs::write(group.join("memory.limit_in_bytes"), "63999999\n").unwrap();
         assert!(is_limited(&counter, 64_000_000));
+    }
+
+    #[test]
+    fn a_process_of_another_machine_s_number_is_not_the_container_s() {
+        let folder = Path::new("/home/runs/it's/attempts/a1/container");
+        let mut held = Command::new("sh");
+        let mut child = held.args(["-c", "read line", "hold.sh"]).arg(folder).stdin(Stdio::piped()).spawn().unwrap();
+        let number = child.id();
+        assert!(has_word(number, folder) && !has_word(number, Path::new("/home/runs")));
+        assert!(!has_word(std::process::id(), folder) && !has_word(0, folder));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]
