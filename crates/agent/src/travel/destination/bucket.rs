@@ -112,7 +112,10 @@ impl OpenBucket {
         let names = self.remote.object_names(within).map_err(told)?;
         refuse_replaced(&names, self.index.fence)?;
         self.is_changed = false;
-        for name in garbage(&names, &self.index) {
+        // A request whose answer was lost may have stored what is tried again under the same name: a deletion that was late
+        // would delete it once it is listed.
+        let on_its_way = self.sending.as_ref().map(|sending| sending.object.as_str());
+        for name in garbage(&names, &self.index).into_iter().filter(|name| Some(*name) != on_its_way) {
             // What is left is deleted the next time.
             if begun.elapsed() > within || self.remote.remove_object(name, within).is_err() {
                 break;

@@ -152,6 +152,30 @@ fn a_file_that_changes_while_it_is_sent_is_not_stored() {
 }
 
 #[test]
+fn what_is_tried_again_is_not_deleted_meanwhile() {
+    let scene = Scene::new();
+    let mut attempt = scene.attempt(1);
+    let contents = b"0123456789";
+    let sha256 = node::sha256(&contents[..]).unwrap();
+    assert!(send(&mut attempt, "step-1-a1/x", "other").unwrap().is_whole);
+    let bring = |attempt: &mut BucketDestination, offset: usize, end: usize| {
+        let (total, sha256) = (Some(contents.len() as u64), Some(sha256.clone()));
+        let part = BroughtPart { fence: 1, offset: offset as u64, total, sha256, modified: Some(7) };
+        attempt.bring("step-1-a1/y", &part, (contents[offset..end].to_vec(), WITHIN)).unwrap()
+    };
+    assert!(!bring(&mut attempt, 0, 5).is_whole);
+    // As a request has stored it whose answer was lost.
+    let stored = scene.0.path().join("store/r/files/a1-2").join(&sha256);
+    fs::write(&stored, contents).unwrap();
+    attempt.publish(WITHIN).unwrap();
+    assert!(stored.exists());
+    assert!(bring(&mut attempt, 5, 10).is_whole);
+    attempt.publish(WITHIN).unwrap();
+    assert!(stored.exists());
+    assert_eq!(listed(&mut scene.attempt(2)), ["step-1-a1/x", "step-1-a1/y"]);
+}
+
+#[test]
 fn two_homes_do_not_share_a_run_of_one_name() {
     let scene = Scene::new();
     sent(&mut scene.attempt_of("mine", 1), &[("last.pt", "mine")]);
