@@ -212,11 +212,10 @@ fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Res
         return Err(Error::Unfit(vec![problem]));
     }
     let mut offers = Vec::new();
-    let providers = machine::providers(settings, home, price)?;
     let is_near = |provider: &&std::sync::Arc<dyn cloud::Provider>| {
         [cloud::local::NAME, cloud::ssh::NAME].contains(&provider.name())
     };
-    for provider in providers.iter().filter(is_near) {
+    for provider in machine::providers(settings, home, price)?.iter().filter(is_near) {
         offers.extend(cloud::offers(provider.as_ref())?);
     }
     let Some(node) = &job.wants.node else {

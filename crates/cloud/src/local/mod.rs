@@ -36,6 +36,9 @@ pub const NAME: &str = "local";
 /// Time for an agent to end before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// Time for an agent to sign its lock before a launch is in doubt.
+const SIGNING: Duration = Duration::from_secs(2);
+
 /// Settings of the provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalSettings {
@@ -195,6 +198,11 @@ impl Local {
 /// [`io::ErrorKind::WouldBlock`] where no agent has signed it yet: a process that only looks at the instance has it for a
 /// moment, and one that is about to start an agent may end before it does.
 fn started(folder: &Folder) -> io::Result<()> {
+    let begun = Instant::now();
+    // An agent that has just been started signs within milliseconds, or later on a busy machine.
+    while folder.holder()?.is_none() && begun.elapsed() < SIGNING {
+        std::thread::sleep(SIGNING / 100);
+    }
     match folder.holder()? {
         Some(_) => Ok(()),
         None => Err(io::Error::new(io::ErrorKind::WouldBlock, "another process has its lock, and no agent yet")),

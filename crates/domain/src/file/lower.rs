@@ -265,7 +265,8 @@ fn place(wants: &mut Wants, resources: &mut Resources, problems: &mut Vec<Proble
         let message = "`infra: local` is this machine, and other keys ask for one of a cloud";
         clash(problems, "resources.infra", message, "leave `infra` out to plan over everything that is offered");
     }
-    if node.is_some() && *wants != Wants::default() {
+    let of_nodes = Wants { accelerators: wants.accelerators.clone(), ..Wants::default() };
+    if node.is_some() && *wants != of_nodes {
         let message = "`infra: ssh` is a machine of `gradus nodes`, and other keys ask for one of a cloud";
         clash(problems, "resources.infra", message, "leave `infra` out to plan over everything that is offered");
     }

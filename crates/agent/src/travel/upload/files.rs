@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
-use domain::files::{BroughtPart, PARTS_MAX};
+use domain::files::{BroughtPart, PARTS_MAX, Received};
 
 use super::file_state::{FileState, settled};
 use super::{PassedOver, Upload};
@@ -57,16 +57,7 @@ impl Upload {
             let within = self.left(REQUEST + Duration::from_secs(hashing));
             let (sha256, modified) = (Some(sha256.clone()), Some(micros(&meta)));
             let part = BroughtPart { fence: self.fence.0, offset, total: Some(total), sha256, modified };
-            let received = match (path.strip_prefix("checkpoints/"), &self.files) {
-                (Some(path), _) => self.destination.bring(path, &part, (bytes, within)),
-                (None, Some(files)) => files.bring(&self.run, path, &part, (bytes, within)),
-                (None, None) => return Ok(()),
-            };
-            let received = received.inspect_err(|error| {
-                if matches!(error, TravelError::Unprocessable(_)) {
-                    self.hashed = None;
-                }
-            })?;
+            let Some(received) = self.bring(path, &part, (bytes, within))? else { return Ok(()) };
             if received.is_whole {
                 break;
             }
@@ -84,6 +75,25 @@ impl Upload {
         }
         self.sent.insert(path.to_owned(), state);
         Ok(())
+    }
+
+    /// Sends a part to where the file belongs; `None` where there is no such place. What was hashed before is hashed again
+    /// where it is refused.
+    fn bring(
+        &mut self,
+        path: &str,
+        part: &BroughtPart,
+        sent: (Vec<u8>, Duration),
+    ) -> Result<Option<Received>, TravelError> {
+        let received = match (path.strip_prefix("checkpoints/"), &self.files) {
+            (Some(path), _) => self.destination.bring(path, part, sent),
+            (None, Some(files)) => files.bring(&self.run, path, part, sent),
+            (None, None) => return Ok(None),
+        };
+        if let Err(TravelError::Unprocessable(_)) = received {
+            self.hashed = None;
+        }
+        received.map(Some)
     }
 
     /// The SHA-256 of a file as far as it is sent.

@@ -108,7 +108,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     progress(r"(?<step>\d+", "found open group without closing ')'");
     check(
         "mounts: {}",
-        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `schedule`, `workload`, `data`, `budget`, `deadline`, `idle_timeout`, `stop_grace`, `envs`, `secrets`, `resources`, `workdir`, `file_mounts`, `outputs`, `num_nodes`, `spares`, `setup`, `run`, `progress`)",
+        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `schedule`, `workload`, `data`, `budget`, `deadline`, `idle_timeout`, `stop_grace`, `checkpoint_store`, `envs`, `secrets`, `resources`, `workdir`, `file_mounts`, `outputs`, `num_nodes`, `spares`, `setup`, `run`, `progress`)",
     );
 }
 
