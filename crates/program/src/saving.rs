@@ -270,7 +270,7 @@ impl Saving {
         Ok(())
     }
 
-    /// Notes that a save has failed while training goes on, and returns the warning.
+    /// Notes that a save has failed while training continues, and returns the warning.
     pub(crate) fn put_up_with(&mut self, line: &AgentLine, error: Error) -> String {
         let text = format!("a checkpoint was not saved: {}", error.while_training());
         line.send(Report::Note { text: text.clone() });

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 const LISTED: usize = 5;
 
 /// How the classes of data differ from those of a model, in words; `None` if they are the same. Both are names in the order of the
-/// outputs: an output that goes on under another name would be trained on shuffled labels.
+/// outputs: an output that continues under another name would be trained on shuffled labels.
 pub fn class_difference(model: &[String], data: &[String]) -> Option<String> {
     let [of_model, of_data] = [model, data].map(|names| names.iter().map(|name| plain(name)).collect::<Vec<String>>());
     if of_model == of_data {

@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(why, expected);
         let why = profiled(&format!("{}; kill -9 $$", writing(SOME, false))).unwrap_err();
         assert!(why.starts_with("the program was ended by signal 9 after 2 of"), "{why}");
-        // The script itself goes on, and ends well.
+        // The script itself continues, and ends well.
         let why = profiled(&format!("{}; echo done", writing(SOME, true))).unwrap_err();
         assert!(why.starts_with("the program ended with an exception after 2 of"), "{why}");
     }

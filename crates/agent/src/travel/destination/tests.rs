@@ -207,7 +207,7 @@ fn another_machine_resumes_from_what_was_sent() {
     assert_eq!(read("step-20-a1/model.safetensors"), b"weights");
     assert_eq!(read("manifest-00000020.json"), manifest(1, 20));
     assert!(!second.join("checkpoints/fence").exists());
-    // The first machine goes on, cut off: what it has to say has not arrived.
+    // The first machine continues, cut off: what it has to say has not arrived.
     write("manifest-00000030.json", &manifest(1, 30));
     let failure = scene.upload(&first, 1).unwrap_err();
     assert_eq!((failure.finding.cause, failure.arrived), (Cause::Fenced, None));

@@ -30,14 +30,15 @@ pub(super) fn judged(log: &[Value], meter: &[MeteredRent]) -> Result<String, Str
             return Err(format!("`{}` was rented twice: as {other} and as {}", rent.tag, rent.handle));
         }
         let ended = rent.ended.ok_or_else(|| format!("{} (`{}`) is rented still", rent.handle, rent.tag))?;
-        let metered = ended - rent.began;
+        // What is billed of a rent has the least that AWS charges for already.
+        let metered = (ended - rent.began).max(LEAST);
         let Some(Logged { rate, used: Some(used) }) = rents.get(rent.tag.as_str()) else {
             return Err(format!("{} (`{}`) was rented for {metered:.0} s, and never released", rent.handle, rent.tag));
         };
         if (used - metered).abs() > APART {
             return Err(format!("`{}` was rented for {metered:.1} s, and {used:.1} s are billed", rent.tag));
         }
-        expected += metered.max(LEAST) * rate;
+        expected += metered * rate;
         tolerance += APART * rate;
     }
     let billed: f64 = of(log, "billed").filter_map(|record| dollars(&record["bill"]["total"])).sum();
@@ -100,7 +101,7 @@ mod tests {
         check(&log(210, "$0.210"), &whole, "rented for 200.0 s, and 210.0 s are billed");
         check(&log(200, "$0.100"), &whole, "$0.1000 are billed, and the cloud has metered $0.2000");
         // A minute at least.
-        check(&log(5, "$0.06"), &[rent("i-1", Some(105.0))], "none left");
+        check(&log(60, "$0.06"), &[rent("i-1", Some(105.0))], "none left");
         check(&log(200, "$0.2"), &[rent("i-1", None)], "is rented still");
         check(&log(200, "$0.2")[..1], &whole, "never released");
         check(
