@@ -67,7 +67,7 @@ impl Home {
         let started = Instant::now();
         while !holds() {
             assert!(
-                started.elapsed() < Duration::from_secs(120),
+                started.elapsed() < Duration::from_secs(240),
                 "waited in vain for {what}; {}",
                 self.gradus(&["status", "last"]).out
             );
