@@ -292,10 +292,8 @@ impl Attempt {
             process.signal(Signal::KILL);
             peers.signal(Signal::KILL);
         }
-        if let (Stage::Running { process, .. }, Some(ending)) = (&self.stage, &mut self.ending)
-            && now >= ending.kill_at
-            && !ending.is_killed
-        {
+        let is_due = self.ending.as_ref().is_some_and(|ending| !ending.is_killed && now >= self.kills_at(ending));
+        if let (Stage::Running { process, .. }, Some(ending), true) = (&self.stage, &mut self.ending, is_due) {
             ending.is_killed = true;
             process.signal(Signal::KILL);
             self.signal_tagged(Signal::KILL);

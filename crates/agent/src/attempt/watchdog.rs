@@ -10,7 +10,7 @@ use domain::rank::{Ready, Report};
 use domain::wire::AgentEvent;
 
 use super::verdict::Role;
-use super::{Attempt, Stage, Working};
+use super::{Attempt, Ending, Stage, Working};
 use crate::event::{AttemptEvent, Wakeup};
 use crate::{stacks, tools};
 
@@ -104,6 +104,12 @@ impl Watchdog {
     }
 }
 
+/// When ranks are killed that are to be at `kill_at`, where their stacks are written down by `until` at the latest.
+fn after_stacks(kill_at: Duration, until: Option<Duration>) -> Duration {
+    let longest = stacks::WITHIN.saturating_sub(LOOKED_AT);
+    until.map_or(kill_at, |until| kill_at.max(until.saturating_sub(longest)))
+}
+
 fn shape(ready: &Ready) -> Shape {
     let [training, validation, test] = ready.samples;
     let largest = validation.max(test) as f64;
@@ -162,7 +168,13 @@ impl Attempt {
     pub(super) fn ends_at(&self) -> Duration {
         let Some(ending) = &self.ending else { return Duration::MAX };
         let is_to_look = ending.why == StopReason::NodeLost && self.stacks_until.is_none();
-        ending.kill_at.saturating_sub(if is_to_look { LOOKED_AT } else { Duration::ZERO })
+        if is_to_look { ending.kill_at.saturating_sub(LOOKED_AT) } else { self.kills_at(ending) }
+    }
+
+    /// When ranks that were asked to end are killed: where their stacks are being written down, not before that, unless it
+    /// takes too long.
+    pub(super) fn kills_at(&self, ending: &Ending) -> Duration {
+        after_stacks(ending.kill_at, self.stacks_until)
     }
 
     /// Writes down what its threads stand at, before it is ended.
@@ -197,6 +209,15 @@ mod tests {
     use domain::rank::{Fetching, Step};
 
     use super::*;
+
+    #[test]
+    fn ranks_are_killed_once_their_stacks_are_written_down_and_not_much_later() {
+        let seconds = Duration::from_secs;
+        assert_eq!(after_stacks(seconds(11), None), seconds(11));
+        // They are being written since 10 s, and are written at 12 s.
+        assert_eq!(after_stacks(seconds(11), Some(seconds(10) + stacks::WITHIN)), seconds(15));
+        assert_eq!(after_stacks(seconds(11), Some(seconds(12))), seconds(11));
+    }
 
     const SECOND: Duration = Duration::from_secs(1);
 
