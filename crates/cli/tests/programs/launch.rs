@@ -60,7 +60,7 @@ import os, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit('connection closed by peer'))
 print('here', flush=True)
 open(os.environ['GRADUS_CHECKPOINTS'] + '/' + os.environ['RANK'], 'w').close()
-while os.environ['RANK'] != '1' or len(os.listdir(os.environ['GRADUS_CHECKPOINTS'])) < 3:
+while os.environ['RANK'] != '1' or sum(map(str.isdigit, os.listdir(os.environ['GRADUS_CHECKPOINTS']))) < 3:
     time.sleep(0.01)
 sys.exit('boom')
 ";
