@@ -25,8 +25,14 @@ use super::jobs::{JobPlace, StormJob};
 /// After the last fault all runs must end within this: a machine that was never reached is waited for 20 min.
 const PATIENCE: Duration = Duration::from_secs(2400);
 
+/// So many jobs in a row can be refused because of what the cloud answers.
+const REFUSED: u64 = 100;
+
 /// Within this, nothing is rented any more.
 const RELEASED: Duration = Duration::from_secs(300);
+
+/// Within this, every run is billed: a machine whose launch is in doubt may show for some minutes yet.
+const BILLED: Duration = Duration::from_secs(900);
 
 /// After so long without a sign of its agent a machine ends itself; longer than any time that the loop knows.
 const SILENCE: Duration = Duration::from_secs(240);
@@ -121,6 +127,8 @@ struct CloudStorm {
     server: Option<Child>,
     server_at: Option<Instant>,
     submitted: u64,
+    /// Jobs that could not be submitted, one after the other.
+    refused: u64,
     done: BTreeMap<CloudFault, u64>,
 }
 
@@ -158,6 +166,7 @@ pub(in crate::chaos) fn storm(root: &Path, arguments: &[String]) -> Outcome {
                 server: None,
                 server_at: None,
                 submitted: 0,
+                refused: 0,
                 done: BTreeMap::new(),
             };
             let told = storm.run(root, &options, &folder);
@@ -262,8 +271,10 @@ impl CloudStorm {
         let live = self.runs()?.iter().filter(|run| !run.is_over()).count() as u64;
         for _ in live..jobs {
             // What the plan asks of the cloud may fail; without a server a run of its own would be started.
-            if self.gradus(&["run", job, "--detach", "--yes", "--new", "--json"]).is_ok() {
-                self.submitted += 1;
+            match self.gradus(&["run", job, "--detach", "--yes", "--new", "--json"]) {
+                Ok(_) => (self.submitted, self.refused) = (self.submitted + 1, 0),
+                Err(why) if self.refused == REFUSED => return Err(format!("no job can be submitted: {why}")),
+                Err(_) => self.refused += 1,
             }
         }
         Ok(())
@@ -349,7 +360,25 @@ impl CloudStorm {
             }
             std::thread::sleep(Duration::from_secs(1));
         }
-        Ok(())
+        let begun = Instant::now();
+        loop {
+            let log = self.log()?;
+            let is_billed = |run: &ListedRun| log.iter().any(|one| one["event"] == "billed" && one["run"] == *run.run);
+            let left: Vec<ListedRun> = self.runs()?.into_iter().filter(|run| !is_billed(run)).collect();
+            if left.is_empty() {
+                return Ok(());
+            }
+            if begun.elapsed() > BILLED {
+                return Err(format!("{} s after their end these are not billed: {left:?}", BILLED.as_secs()));
+            }
+            std::thread::sleep(Duration::from_secs(2));
+        }
+    }
+
+    /// The event log.
+    fn log(&self) -> Result<Vec<Value>, String> {
+        let text = self.gradus(&["events", "--json"])?;
+        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
     /// What is wrong now that everything is over; else what there is to tell.
@@ -371,9 +400,7 @@ impl CloudStorm {
         if !left.is_empty() {
             return Err(format!("the audit finds what is left: {left}"));
         }
-        let text = self.gradus(&["events", "--json"])?;
-        let log: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        let found = judge::judged(&log, &self.cloud.meter())?;
+        let found = judge::judged(&self.log()?, &self.cloud.meter())?;
         Ok(format!("{} runs, all with the model of an undisturbed one; {found}", runs.len() - 1))
     }
 }
