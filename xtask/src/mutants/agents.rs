@@ -20,6 +20,14 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "uses_gradus_reports" },
     },
     SourceMutant {
+        name: "ranks-are-killed-while-their-stacks-are-written",
+        harm: "what a stopped rank stood at is not known, as it is killed while that is being written down",
+        file: "crates/agent/src/attempt/watchdog.rs",
+        from: "until.map_or(kill_at, |until| kill_at.max(until.saturating_sub(longest)))",
+        to: "until.map_or(kill_at, |until| kill_at.max(until.saturating_sub(longest)).min(kill_at))",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "once_their_stacks_are_written" },
+    },
+    SourceMutant {
         name: "a-file-is-sent-before-its-time-is-over",
         harm: "a checkpoint that was written twice at once stays on the node as it was written first, and is resumed from",
         file: "crates/agent/src/travel/upload/file_state.rs",
