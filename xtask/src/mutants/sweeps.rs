@@ -56,6 +56,14 @@ pub(super) const SWEEPS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "outlives_its_server" },
     },
     SourceMutant {
+        name: "jobs-without-gpus-need-equal-ones",
+        harm: "a job that uses no GPU is refused on nodes because their GPUs differ",
+        file: "crates/domain/src/jobs/job.rs",
+        from: "matches!(first.trim(), \"\" | \"-1\")",
+        to: "matches!(first.trim(), \"none\")",
+        test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "hides_every_gpu" },
+    },
+    SourceMutant {
         name: "a-task-is-taken-for-its-pipeline",
         harm: "`gradus stop` with the beginning of a pipeline's name is refused, or stops one run of it",
         file: "crates/cli/src/command/find.rs",

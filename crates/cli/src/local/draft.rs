@@ -230,7 +230,7 @@ fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Res
     }
     machine::require_gpus(job, &kind, &inventory, settings)?;
     let refusal = too_few_nodes(job.least_nodes(), node, &inventory);
-    refusal.or_else(|| machine::different_gpus(job.nodes(), node, &inventory)).map_or(Ok(offers), Err)
+    refusal.or_else(|| machine::different_gpus(job, node, &inventory)).map_or(Ok(offers), Err)
 }
 
 /// Why there are fewer nodes than a job requests.

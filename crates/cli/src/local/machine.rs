@@ -233,15 +233,16 @@ pub fn inventory(home: &Home) -> Result<Inventory, Error> {
 }
 
 /// Why a job cannot have so many of these nodes: a rank would wait in every step for those with slower GPUs, or not fit into their
-/// memory.
-pub fn different_gpus(wanted: u32, node: &str, inventory: &Inventory) -> Option<Error> {
-    let kinds = inventory.by_gpus(&inventory.kind_of(node));
-    if wanted < 2 || kinds.len() < 2 {
+/// memory. Of a job that hides GPUs from itself, they do not matter.
+pub fn different_gpus(job: &Job, node: &str, inventory: &Inventory) -> Option<Error> {
+    let (wanted, kinds) = (job.nodes(), inventory.by_gpus(&inventory.kind_of(node)));
+    if wanted < 2 || kinds.len() < 2 || job.hides_gpus() {
         return None;
     }
     let each: Vec<String> = kinds.iter().map(|(gpus, names)| format!("{gpus} on {}", names.join(", "))).collect();
     let message = format!("`num_nodes: {wanted}` may get nodes with different GPUs: {}", each.join("; "));
-    let hint = "make those with the same GPUs a pool with `gradus nodes pool NODE POOL`, and write `infra: ssh/POOL`";
+    let hint = "make those with the same GPUs a pool with `gradus nodes pool NODE POOL`, and write `infra: ssh/POOL`; \
+                a job that uses no GPU says so with `envs: {CUDA_VISIBLE_DEVICES: \"\"}`";
     Some(Error::Usage { message, hint: hint.to_owned() })
 }
 

@@ -230,8 +230,15 @@ fn nodes_with_different_gpus_do_not_train_together() {
     let refused = plan("ssh", "num_nodes: 2\n");
     assert_eq!(refused.code, Some(2), "{}{}", refused.out, refused.err);
     holds(&refused.err, &["different GPUs: 1 × NVIDIA A10 on a; no GPU on b, c", "gradus nodes pool NODE POOL"]);
+    holds(&refused.err, &["envs: {CUDA_VISIBLE_DEVICES: \"\"}"]);
     holds(&plan("ssh/lab", "num_nodes: 2\n").out, &["any:lab"]);
     holds(&plan("ssh", "").out, &["4 cores"]);
+    // A job that uses no GPU may run on all of them; one that hides only some may not.
+    for hidden in ["\"\"", "-1", "\"-1,0\""] {
+        let planned = plan("ssh", &format!("num_nodes: 2\nenvs: {{CUDA_VISIBLE_DEVICES: {hidden}}}\n"));
+        assert_eq!(planned.code, Some(0), "{hidden}: {}{}", planned.out, planned.err);
+    }
+    assert_eq!(plan("ssh", "num_nodes: 2\nenvs: {CUDA_VISIBLE_DEVICES: \"0,1\"}\n").code, Some(2));
 }
 
 /// A program that misses a file should not have to guess why.

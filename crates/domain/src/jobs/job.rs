@@ -93,6 +93,13 @@ impl Job {
         envs.chain(self.secrets.iter().filter_map(|(name, secret)| Some((name.as_str(), secret.0.as_deref()?))))
     }
 
+    /// Whether its `CUDA_VISIBLE_DEVICES` hides every GPU from it. CUDA ends that list at the first entry that names none.
+    pub fn hides_gpus(&self) -> bool {
+        let list = self.environment().find(|(name, _)| *name == "CUDA_VISIBLE_DEVICES");
+        let first = list.and_then(|(_, list)| list.split(',').next());
+        first.is_some_and(|first| matches!(first.trim(), "" | "-1"))
+    }
+
     /// The values of `secrets`, to be masked in all output. Values shorter than four bytes would mask parts of
     /// unrelated text.
     pub fn secret_values(&self) -> Vec<String> {
@@ -204,6 +211,33 @@ impl Default for Recovery {
             by_cause: BTreeMap::new(),
             halve_micro_batch: false,
             replace_stragglers: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_hides_every_gpu_or_some_of_them() {
+        let check = |envs: &str, expected: bool| {
+            let text = format!("{envs}run: echo\n");
+            let job = Job::parse(&text, "job.yaml").unwrap_or_else(|problems| panic!("{problems}")).job;
+            assert_eq!(job.hides_gpus(), expected, "{envs}");
+        };
+        check("", false);
+        for (list, expected) in [
+            ("\"\"", true),
+            ("-1", true),
+            ("\" \"", true),
+            ("\"-1,0\"", true),
+            ("0", false),
+            ("\"0,1\"", false),
+            ("\"0,-1\"", false),
+            ("GPU-1f", false),
+        ] {
+            check(&format!("envs: {{CUDA_VISIBLE_DEVICES: {list}}}\n"), expected);
         }
     }
 }
