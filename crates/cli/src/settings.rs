@@ -126,8 +126,11 @@ fn metadata() -> Result<Option<agent::MetadataService>, Error> {
 /// Settings of object stores: variables, and the file that `aws configure` writes.
 fn access() -> store::Access {
     let file = path("AWS_SHARED_CREDENTIALS_FILE").or_else(|| Some(path("HOME")?.join(".aws/credentials")));
-    let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
-    store::Access::gather(|name| env::var(name).ok()).with_profile(&text)
+    let access = store::Access::gather(|name| env::var(name).ok());
+    match file {
+        Some(file) => access.with_credentials_file(file),
+        None => access,
+    }
 }
 
 /// Settings of AWS: variables, and the files that its tools write.

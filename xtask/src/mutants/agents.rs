@@ -44,6 +44,22 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "replaced_attempt_sends" },
     },
     SourceMutant {
+        name: "a-checkpoint-store-that-refuses-is-given-up",
+        harm: "the last checkpoint is lost because the session's credentials expired before it was sent",
+        file: "crates/agent/src/travel/upload/mod.rs",
+        from: "TravelError::Denied(_) => !self.is_staged,",
+        to: "TravelError::Denied(_) => true,",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "refuses_at_the_end" },
+    },
+    SourceMutant {
+        name: "renewed-credentials-are-not-used",
+        harm: "a run that is longer than the session of its credentials loses every later checkpoint",
+        file: "crates/agent/src/travel/destination/bucket.rs",
+        from: "self.access = self.access.renewed();",
+        to: "self.access = self.access.clone();",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "renewed_keys" },
+    },
+    SourceMutant {
         name: "processes-of-another-home-are-ended",
         harm: "two homes of a machine whose runs have the same name kill each other's agents",
         file: "crates/node/src/processes/mod.rs",

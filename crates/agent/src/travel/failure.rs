@@ -35,7 +35,7 @@ impl UploadFailure {
     /// The failure by an error, with the paths of what is missing.
     pub fn new(error: &TravelError, missing: &[String], arrived: Option<u64>) -> UploadFailure {
         let place = match error {
-            TravelError::Store(_) => "the job's `checkpoint_store`",
+            TravelError::Store(_) | TravelError::Denied(_) => "the job's `checkpoint_store`",
             _ => "the loop's machine",
         };
         let what = match missing {
@@ -73,7 +73,7 @@ impl UploadFailure {
 /// The cause, which decides whether another attempt is worthwhile, and what to do.
 fn cause(error: &TravelError) -> (Cause, &str) {
     match error {
-        TravelError::Store(finding) => {
+        TravelError::Store(finding) | TravelError::Denied(finding) => {
             (finding.cause, finding.hint.as_deref().unwrap_or("check the bucket and the credentials of the machine"))
         }
         TravelError::Full(_) => {

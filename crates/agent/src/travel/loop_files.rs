@@ -49,6 +49,9 @@ pub enum TravelError {
     /// The object store of the job refuses, or does not answer.
     #[error("{}", .0.message)]
     Store(Box<Finding>),
+    /// The object store of the job refuses the credentials, or there are none: they may have expired.
+    #[error("{}", .0.message)]
+    Denied(Box<Finding>),
     /// This disk refuses.
     #[error("cannot {doing} `{}`: {source}", path.display())]
     Disk {

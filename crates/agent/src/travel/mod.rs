@@ -128,7 +128,7 @@ fn finding(what: &str, error: &TravelError) -> Finding {
         TravelError::Refused(_) | TravelError::Unprocessable(_) => {
             Finding::new(Cause::Data, message).hint("check the path on the machine where `gradus run` runs")
         }
-        TravelError::Store(finding) => {
+        TravelError::Store(finding) | TravelError::Denied(finding) => {
             let message = format!("cannot use the `checkpoint_store` of the job: {error}");
             Finding { message, ..(**finding).clone() }
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 /// The variables that are understood, by the names that the services' own tools use.
 pub const VARIABLES: [&str; 38] = [
@@ -50,17 +51,45 @@ const PROXIES: [&str; 6] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_prox
 
 /// Credentials and endpoints. `Debug` prints which are known, never their values.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Access(BTreeMap<&'static str, String>);
+pub struct Access {
+    known: BTreeMap<&'static str, String>,
+    file: Option<CredentialsFile>,
+}
+
+/// AWS' shared credentials file, and what is known without it.
+#[derive(Clone, PartialEq, Eq)]
+struct CredentialsFile {
+    path: PathBuf,
+    variables: BTreeMap<&'static str, String>,
+}
 
 impl Access {
     /// Takes every variable of [`VARIABLES`] for which `look_up` has a nonempty value.
     pub fn gather(mut look_up: impl FnMut(&str) -> Option<String>) -> Access {
         let known = VARIABLES.into_iter().filter_map(|name| Some((name, look_up(name)?)));
-        Access(known.filter(|(_, value)| !value.is_empty()).collect())
+        Access { known: known.filter(|(_, value)| !value.is_empty()).collect(), file: None }
     }
 
-    /// Fills in the keys of a profile from the text of AWS' shared credentials file, where the variables name none.
-    pub fn with_profile(mut self, text: &str) -> Access {
+    /// Fills in the keys of a profile from AWS' shared credentials file, where the variables name none. A file that cannot be
+    /// read has none.
+    pub fn with_credentials_file(self, path: PathBuf) -> Access {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let file = CredentialsFile { path, variables: self.known.clone() };
+        Access { file: Some(file), ..self.with_profile(&text) }
+    }
+
+    /// The same with what the credentials file has now: keys of a session expire, and whoever renews them writes them there.
+    pub fn renewed(&self) -> Access {
+        let text = self.file.as_ref().and_then(|file| std::fs::read_to_string(&file.path).ok());
+        match (&self.file, text) {
+            (Some(file), Some(text)) => {
+                Access { known: file.variables.clone(), file: self.file.clone() }.with_profile(&text)
+            }
+            (Some(_) | None, _) => self.clone(),
+        }
+    }
+
+    fn with_profile(mut self, text: &str) -> Access {
         if self.get("AWS_ACCESS_KEY_ID").is_some() {
             return self;
         }
@@ -81,7 +110,7 @@ impl Access {
                 "region" => "AWS_REGION",
                 _ => continue,
             };
-            self.0.entry(name).or_insert_with(|| value.trim().to_owned());
+            self.known.entry(name).or_insert_with(|| value.trim().to_owned());
         }
         self
     }
@@ -97,13 +126,13 @@ impl Access {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        self.known.get(name).map(String::as_str)
     }
 }
 
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.known.keys()).finish()
     }
 }
 
@@ -127,5 +156,29 @@ mod tests {
         assert_eq!([other.get("AWS_ACCESS_KEY_ID"), other.get("AWS_REGION")], [Some("C"), Some("r")]);
         let said = Access::gather(|name| (name == "AWS_ACCESS_KEY_ID").then(|| "V".into())).with_profile(text);
         assert_eq!([said.get("AWS_ACCESS_KEY_ID"), said.get("AWS_SECRET_ACCESS_KEY")], [Some("V"), None]);
+    }
+
+    #[test]
+    fn keys_of_the_file_are_read_again_and_variables_stay() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("credentials");
+        let write = |key: &str, token: &str| {
+            let text = format!("[default]\naws_access_key_id={key}\naws_secret_access_key=S\n{token}region=r\n");
+            std::fs::write(&path, text).expect("a file");
+        };
+        write("A", "aws_session_token=T\n");
+        let region = |name: &str| (name == "AWS_REGION").then(|| "V".to_owned());
+        let access = Access::gather(region).with_credentials_file(path.clone());
+        let of = |access: &Access| {
+            ["AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_REGION"].map(|name| access.get(name).map(str::to_owned))
+        };
+        let expected = |values: [Option<&str>; 3]| values.map(|value| value.map(str::to_owned));
+        assert_eq!(of(&access), expected([Some("A"), Some("T"), Some("V")]));
+        write("B", "");
+        assert_eq!(of(&access), expected([Some("A"), Some("T"), Some("V")]), "until it is renewed");
+        let renewed = access.renewed();
+        assert_eq!(of(&renewed), expected([Some("B"), None, Some("V")]));
+        std::fs::remove_file(&path).expect("it is there");
+        assert_eq!(renewed.renewed(), renewed, "a file that is being replaced");
     }
 }

@@ -16,6 +16,10 @@ use crate::travel::loop_files::TravelError;
 /// For a request of an attempt that waits for its checkpoints.
 const PATIENT: Duration = Duration::from_secs(300);
 
+/// What to do about credentials that the store refuses.
+const DENIED: &str = "renew the machine's credentials if they have expired (`~/.aws/credentials` is read again), and let them \
+                      list, read, write and delete in the bucket; then resume the run";
+
 /// So many requests for a file may fail before it is sent from its start.
 const FAILURES: u32 = 5;
 
@@ -25,6 +29,8 @@ pub struct BucketDestination {
     checkpoint_store: String,
     access: store::Access,
     attempt: AttemptOfRun,
+    /// Whether a request was refused since the credentials were read.
+    is_denied: bool,
     open: Option<OpenBucket>,
 }
 
@@ -53,12 +59,15 @@ struct OpenBucket {
 impl BucketDestination {
     /// That of an attempt. Nothing is requested yet.
     pub fn new(checkpoint_store: &str, access: &store::Access, attempt: AttemptOfRun) -> BucketDestination {
-        let (checkpoint_store, access) = (checkpoint_store.to_owned(), access.clone());
-        BucketDestination { checkpoint_store, access, attempt, open: None }
+        let (checkpoint_store, access) = (checkpoint_store.to_owned(), access.renewed());
+        BucketDestination { checkpoint_store, access, attempt, is_denied: false, open: None }
     }
 
     /// The store, in which the attempt has begun: from then on, what older ones write does not count.
     fn open(&mut self, within: Duration) -> Result<&mut OpenBucket, TravelError> {
+        if std::mem::take(&mut self.is_denied) {
+            self.renew()?;
+        }
         let open = match self.open.take() {
             Some(open) => open,
             None => {
@@ -68,6 +77,52 @@ impl BucketDestination {
             }
         };
         Ok(self.open.insert(open))
+    }
+
+    /// Signs the next requests with the credentials of now. What was sent and is not listed yet is not forgotten.
+    fn renew(&mut self) -> Result<(), TravelError> {
+        self.access = self.access.renewed();
+        if let Some(open) = &mut self.open {
+            open.remote = opened(&self.checkpoint_store, &self.attempt.run, &self.access).map_err(told)?;
+        }
+        Ok(())
+    }
+
+    /// Notes a refusal: credentials of a session expire while an attempt runs.
+    fn noted<T>(&mut self, result: Result<T, TravelError>) -> Result<T, TravelError> {
+        // What succeeds after it may have asked for nothing.
+        self.is_denied |= matches!(result, Err(TravelError::Denied(_)));
+        result
+    }
+
+    fn listing(&mut self, within: Duration) -> Result<FileListing, TravelError> {
+        let files = &self.open(within)?.index.files;
+        let info = |(path, file): (&String, &IndexedFile)| FileInfo {
+            path: path.clone(),
+            bytes: file.bytes,
+            modified: file.modified,
+            is_executable: false,
+            is_private: false,
+        };
+        Ok(FileListing { is_file: false, files: files.iter().map(info).collect() })
+    }
+
+    fn read(&mut self, parts: Vec<FilePart>) -> Result<Vec<u8>, TravelError> {
+        let OpenBucket { remote, index, .. } = self.open(PATIENT)?;
+        let mut contents = Vec::new();
+        for FilePart { path, offset, bytes } in parts {
+            let lost = || Error::Missing { location: format!("{}/{path}", remote.location()), hint: String::new() };
+            let file = index.files.get(&path).ok_or_else(|| told(lost()))?;
+            contents.extend(remote.read_range(&file.object, offset..offset + bytes, PATIENT).map_err(told)?);
+        }
+        Ok(contents)
+    }
+
+    fn publish_changes(&mut self, within: Duration) -> Result<(), TravelError> {
+        if self.open.as_ref().is_none_or(|open| !open.is_changed) {
+            return Ok(());
+        }
+        self.open(within)?.publish(within)
     }
 }
 
@@ -142,7 +197,7 @@ impl OpenBucket {
             Ok(false) => Ok(None),
             Err(error) => {
                 sending.failures += 1;
-                let may_pass = matches!(&error, SendError::Store(Error::Network { .. } | Error::Unreachable { .. }));
+                let may_pass = matches!(&error, SendError::Store(error) if may_pass(error));
                 if !may_pass || sending.failures > FAILURES {
                     self.abandon();
                 }
@@ -152,6 +207,28 @@ impl OpenBucket {
                 })
             }
         }
+    }
+
+    /// Takes a part of a file, and lists the file once it is whole.
+    fn bring(&mut self, path: &str, part: &BroughtPart, sent: (Vec<u8>, Duration)) -> Result<Received, TravelError> {
+        // Files of checkpoints are sent as whole ones.
+        let (Some(total), Some(sha256)) = (part.total, part.sha256.as_deref()) else {
+            return Err(TravelError::Changing);
+        };
+        let object = match self.index.holding(sha256, total).map(|file| file.object.clone()) {
+            Some(object) => object,
+            None => match self.send((sha256, total), part, sent)? {
+                Some(object) => object,
+                None => {
+                    let bytes = self.sending.as_ref().map_or(0, Sending::taken);
+                    return Ok(Received { bytes, is_whole: false });
+                }
+            },
+        };
+        let modified = part.modified.unwrap_or_default();
+        let file = IndexedFile { bytes: total, modified, sha256: sha256.to_owned(), object };
+        self.is_changed |= self.index.add(path, file);
+        Ok(Received { bytes: total, is_whole: true })
     }
 
     fn abandon(&mut self) {
@@ -169,61 +246,28 @@ impl Drop for OpenBucket {
 
 impl CheckpointDestination for BucketDestination {
     fn list(&mut self, within: Option<Duration>) -> Result<FileListing, TravelError> {
-        let files = &self.open(within.unwrap_or(PATIENT))?.index.files;
-        let info = |(path, file): (&String, &IndexedFile)| FileInfo {
-            path: path.clone(),
-            bytes: file.bytes,
-            modified: file.modified,
-            is_executable: false,
-            is_private: false,
-        };
-        Ok(FileListing { is_file: false, files: files.iter().map(info).collect() })
+        let listing = self.listing(within.unwrap_or(PATIENT));
+        self.noted(listing)
     }
 
     fn parts(&mut self, parts: Vec<FilePart>) -> Result<Vec<u8>, TravelError> {
-        let OpenBucket { remote, index, .. } = self.open(PATIENT)?;
-        let mut contents = Vec::new();
-        for FilePart { path, offset, bytes } in parts {
-            let lost = || Error::Missing { location: format!("{}/{path}", remote.location()), hint: String::new() };
-            let file = index.files.get(&path).ok_or_else(|| told(lost()))?;
-            contents.extend(remote.read_range(&file.object, offset..offset + bytes, PATIENT).map_err(told)?);
-        }
-        Ok(contents)
+        let contents = self.read(parts);
+        self.noted(contents)
     }
 
     fn bring(&mut self, path: &str, part: &BroughtPart, sent: (Vec<u8>, Duration)) -> Result<Received, TravelError> {
-        let open = self.open(sent.1)?;
-        // Files of checkpoints are sent as whole ones.
-        let (Some(total), Some(sha256)) = (part.total, part.sha256.as_deref()) else {
-            return Err(TravelError::Changing);
-        };
-        let object = match open.index.holding(sha256, total).map(|file| file.object.clone()) {
-            Some(object) => object,
-            None => match open.send((sha256, total), part, sent)? {
-                Some(object) => object,
-                None => {
-                    let bytes = open.sending.as_ref().map_or(0, Sending::taken);
-                    return Ok(Received { bytes, is_whole: false });
-                }
-            },
-        };
-        let modified = part.modified.unwrap_or_default();
-        let file = IndexedFile { bytes: total, modified, sha256: sha256.to_owned(), object };
-        open.is_changed |= open.index.add(path, file);
-        Ok(Received { bytes: total, is_whole: true })
+        let received = self.open(sent.1).and_then(|open| open.bring(path, part, sent));
+        self.noted(received)
     }
 
     fn keep(&mut self, request: &KeepRequest, within: Duration) -> Result<(), TravelError> {
-        let open = self.open(within)?;
-        open.is_changed |= open.index.keep(request);
-        Ok(())
+        let kept = self.open(within).map(|open| open.is_changed |= open.index.keep(request));
+        self.noted(kept)
     }
 
     fn publish(&mut self, within: Duration) -> Result<(), TravelError> {
-        match self.open.as_mut().filter(|open| open.is_changed) {
-            Some(open) => open.publish(within),
-            None => Ok(()),
-        }
+        let published = self.publish_changes(within);
+        self.noted(published)
     }
 }
 
@@ -241,10 +285,17 @@ fn refused(cause: Cause, message: String) -> TravelError {
     TravelError::Store(Box::new(Finding::new(cause, message).hint(hint)))
 }
 
+/// Whether the same request may succeed later, maybe with renewed credentials.
+fn may_pass(error: &Error) -> bool {
+    matches!(error, Error::Network { .. } | Error::Unreachable { .. } | Error::Refused { .. })
+}
+
 /// An error of the store: after one that may pass, another attempt is worthwhile.
-fn told(error: Error) -> TravelError {
+pub(super) fn told(error: Error) -> TravelError {
     let finding = error.finding();
     let finding = match error {
+        Error::Refused { .. } => return TravelError::Denied(Box::new(finding.hint(DENIED))),
+        Error::NoCredentials { .. } => return TravelError::Denied(Box::new(finding)),
         Error::Missing { .. } => Finding { cause: Cause::Unreadable, ..finding }
             .hint("let nothing but gradus delete objects of a `checkpoint_store`"),
         Error::Network { .. } | Error::Unreachable { .. } | Error::Raced { .. } | Error::Damaged { .. } => {

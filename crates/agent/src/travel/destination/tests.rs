@@ -1,13 +1,16 @@
 //! Checkpoints that are kept in an object store, which a folder stands for here: it has conditional writes, too.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use domain::files::{BroughtPart, FilePart, KeepRequest, Received};
+use domain::files::{BroughtPart, FileListing, FilePart, KeepRequest, Received};
 use domain::{AttemptId, Cause, Fence, RunId};
 
+use super::bucket::told;
 use super::{AttemptOfRun, BucketDestination, CheckpointDestination, StoredCheckpoints};
 use crate::travel::loop_files::TravelError;
 use crate::travel::tests::{manifest, start, uploaded};
@@ -45,13 +48,7 @@ impl Scene {
 
     /// Sends what is in the folder of a machine.
     fn upload(&self, folder: &Path, fence: u64) -> Result<(), Box<UploadFailure>> {
-        let (events, inbox) = mpsc::channel();
-        let whose = (RunId::new("r"), AttemptId::new(format!("r-a{fence}")), Fence(fence));
-        let destination: Box<dyn CheckpointDestination> = Box::new(self.attempt(fence));
-        let uploader = Uploader::start((None, destination), (folder.to_owned(), false), whose, events);
-        uploader.staged();
-        uploader.finish(WITHIN);
-        uploaded(&inbox)
+        upload_to(Box::new(self.attempt(fence)), folder, fence, WITHIN)
     }
 
     /// Contents in the store.
@@ -62,6 +59,20 @@ impl Scene {
         contents.sort();
         contents
     }
+}
+
+fn upload_to(
+    destination: Box<dyn CheckpointDestination>,
+    folder: &Path,
+    fence: u64,
+    within: Duration,
+) -> Result<(), Box<UploadFailure>> {
+    let (events, inbox) = mpsc::channel();
+    let whose = (RunId::new("r"), AttemptId::new(format!("r-a{fence}")), Fence(fence));
+    let uploader = Uploader::start((None, destination), (folder.to_owned(), false), whose, events);
+    uploader.staged();
+    uploader.finish(within);
+    uploaded(&inbox)
 }
 
 fn send(destination: &mut BucketDestination, path: &str, contents: &str) -> Result<Received, TravelError> {
@@ -213,4 +224,136 @@ fn another_machine_resumes_from_what_was_sent() {
     assert_eq!((failure.finding.cause, failure.arrived), (Cause::Fenced, None));
     let message = &failure.finding.message;
     assert!(message.contains(" and 2 more have not reached the job's `checkpoint_store`: attempt 1 was"), "{message}");
+}
+
+/// A store that refuses the first requests to write.
+#[derive(Debug)]
+struct Refusing {
+    times: u32,
+    store: BucketDestination,
+}
+
+impl CheckpointDestination for Refusing {
+    fn list(&mut self, within: Option<Duration>) -> Result<FileListing, TravelError> {
+        self.store.list(within)
+    }
+
+    fn parts(&mut self, parts: Vec<FilePart>) -> Result<Vec<u8>, TravelError> {
+        self.store.parts(parts)
+    }
+
+    fn bring(&mut self, path: &str, part: &BroughtPart, sent: (Vec<u8>, Duration)) -> Result<Received, TravelError> {
+        let Some(left) = self.times.checked_sub(1) else { return self.store.bring(path, part, sent) };
+        self.times = left;
+        Err(told(store::Error::Refused { location: format!("s3://b/{path}"), why: "403 Forbidden".to_owned() }))
+    }
+
+    fn keep(&mut self, request: &KeepRequest, within: Duration) -> Result<(), TravelError> {
+        self.store.keep(request, within)
+    }
+
+    fn publish(&mut self, within: Duration) -> Result<(), TravelError> {
+        self.store.publish(within)
+    }
+}
+
+#[test]
+fn a_store_that_refuses_at_the_end_is_asked_until_the_time_is_over() {
+    let scene = Scene::new();
+    let folder = scene.machine("here");
+    fs::write(folder.join("checkpoints/last.pt"), "last").unwrap();
+    let upload = |times: u32, within: Duration| {
+        upload_to(Box::new(Refusing { times, store: scene.attempt(1) }), &folder, 1, within)
+    };
+    let failure = upload(u32::MAX, Duration::from_secs(2)).unwrap_err();
+    let message = &failure.finding.message;
+    let expected = "`checkpoints/last.pt` has not reached the job's `checkpoint_store`: access to `s3://b/last.pt` was";
+    assert!(message.starts_with(expected), "{message}");
+    assert_eq!(failure.finding.cause, Cause::Data, "the same credentials are of no use to another attempt");
+    let hint = failure.finding.hint.unwrap();
+    assert!(hint.starts_with("renew the machine's credentials"), "{hint}");
+    upload(3, WITHIN).unwrap();
+    assert_eq!(listed(&mut scene.attempt(2)), ["last.pt"]);
+}
+
+/// A bucket that lets one key in, and has nothing to list; its port.
+fn bucket_for(key: &Arc<Mutex<String>>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, key, mut stored) = (listener.local_addr().unwrap().port(), key.clone(), Vec::new());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            answer(stream, &key, &mut stored);
+        }
+    });
+    port
+}
+
+/// Answers a request; what only looks whether somebody listens asks nothing.
+fn answer(mut stream: TcpStream, key: &Mutex<String>, stored: &mut Vec<String>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let (mut head, mut length, mut is_let_in) = (String::new(), 0, false);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 {
+            return;
+        }
+        if line == "\r\n" {
+            break;
+        }
+        let lower = line.to_lowercase();
+        if let Some(value) = lower.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        let let_in = format!("Credential={}/", key.lock().unwrap());
+        is_let_in |= lower.starts_with("authorization:") && line.contains(&let_in);
+        if head.is_empty() {
+            head = line;
+        }
+    }
+    reader.read_exact(&mut vec![0; length]).unwrap();
+    let is_there = stored.contains(&head);
+    let listing = "<ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated></ListBucketResult>";
+    let (status, body) = match (is_let_in, head.starts_with("PUT "), is_there) {
+        (false, _, _) => ("403 Forbidden", "<Error><Code>ExpiredToken</Code></Error>"),
+        (true, true, true) => ("412 Precondition Failed", ""),
+        (true, true, false) => ("200 OK", ""),
+        (true, false, _) => ("200 OK", listing),
+    };
+    if status == "200 OK" && head.starts_with("PUT ") {
+        stored.push(head);
+    }
+    let headers = format!("ETag: \"e\"\r\nContent-Length: {}\r\nConnection: close", body.len());
+    stream.write_all(format!("HTTP/1.1 {status}\r\n{headers}\r\n\r\n{body}").as_bytes()).unwrap();
+}
+
+#[test]
+fn a_store_that_was_entered_is_asked_again_with_renewed_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("credentials");
+    let write = |key: &str| {
+        let text = format!("[default]\naws_access_key_id={key}\naws_secret_access_key=S\n");
+        fs::write(&file, text).unwrap();
+    };
+    let key = Arc::new(Mutex::new("OLD".to_owned()));
+    let address = format!("http://127.0.0.1:{}", bucket_for(&key));
+    write("OLD");
+    let access = store::Access::gather(|name| (name == "AWS_ENDPOINT_URL").then(|| address.clone()));
+    let access = access.with_credentials_file(file.clone());
+    let attempt = AttemptOfRun { run: RunId::new("r"), owner: "owner".to_owned(), fence: Fence(1) };
+    let mut destination = BucketDestination::new("s3://b/checkpoints", &access, attempt);
+    assert!(send(&mut destination, "first.pt", "first").unwrap().is_whole);
+    *key.lock().unwrap() = "NEW".to_owned();
+    let check_refused = |sent: Result<Received, TravelError>| {
+        let error = sent.unwrap_err();
+        assert!(matches!(error, TravelError::Denied(_)), "{error}");
+    };
+    check_refused(send(&mut destination, "last.pt", "last"));
+    // All of it was taken, and is sent again.
+    let part =
+        BroughtPart { fence: 1, offset: 4, total: Some(4), sha256: node::sha256(&b"last"[..]).ok(), modified: Some(7) };
+    check_refused(destination.bring("last.pt", &part, (Vec::new(), WITHIN)));
+    write("NEW");
+    assert!(destination.bring("last.pt", &part, (Vec::new(), WITHIN)).unwrap().is_whole);
+    destination.publish(WITHIN).unwrap();
+    assert_eq!(listed(&mut destination), ["first.pt", "last.pt"], "what was sent with the old keys is listed, too");
 }

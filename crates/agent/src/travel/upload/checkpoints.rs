@@ -49,7 +49,7 @@ impl Upload {
                 self.make_room(&paths);
             }
             // The others would wait for the same store.
-            if matches!(result, Err(TravelError::Store(_))) {
+            if matches!(result, Err(TravelError::Store(_) | TravelError::Denied(_))) {
                 return result;
             }
             passed_over.note(result)?;

@@ -280,6 +280,8 @@ impl Upload {
                 Err(error) => cause = Some(error),
             }
             let is_final = |error: &TravelError| match error {
+                // Whoever renews credentials has until the time is over, unless they let nothing begin.
+                TravelError::Denied(_) => !self.is_staged,
                 TravelError::Store(finding) => finding.cause == Cause::Fenced || !finding.cause.is_transient(),
                 error => matches!(error, TravelError::Refused(_)) || is_forbidden(error),
             };
