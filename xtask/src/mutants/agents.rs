@@ -44,6 +44,22 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "replaced_attempt_sends" },
     },
     SourceMutant {
+        name: "what-a-bucket-has-lost-counts-as-there",
+        harm: "a checkpoint that is trained again with the same result is not stored, and no attempt can resume from it",
+        file: "crates/agent/src/travel/checkpoints.rs",
+        from: "    if !gone.is_empty() {",
+        to: "    if gone.contains_key(\"\") {",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "lost_object_costs" },
+    },
+    SourceMutant {
+        name: "a-lost-object-ends-every-resume",
+        harm: "a run cannot resume because the bucket lacks one object of its newest checkpoint",
+        file: "crates/agent/src/travel/destination/bucket.rs",
+        from: ".filter(|(_, file)| !names.contains(&file.object));",
+        to: ".filter(|(_, file)| !names.contains(&file.object) && names.is_empty());",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "lost_object_costs" },
+    },
+    SourceMutant {
         name: "a-checkpoint-store-that-refuses-is-given-up",
         harm: "the last checkpoint is lost because the session's credentials expired before it was sent",
         file: "crates/agent/src/travel/upload/mod.rs",

@@ -138,7 +138,8 @@ impl Attempt {
             return Vec::new();
         }
         let StagedInput { path, served, brought, placed, container, setup, note } = input;
-        let mut events: Vec<AgentEvent> = note.map(|text| reported(Report::Note { text })).into_iter().collect();
+        let notes = note.into_iter().chain(brought.warnings.iter().cloned());
+        let mut events: Vec<AgentEvent> = notes.map(|text| reported(Report::Note { text })).collect();
         (self.served, self.placed, self.container) = (served, placed, container);
         self.remember_copies(&brought);
         if let Working::Train { train, .. } = &mut self.work {

@@ -11,6 +11,7 @@ mod failure;
 mod inputs;
 mod left;
 mod loop_files;
+mod lost;
 #[cfg(test)]
 mod tests;
 mod upload;
@@ -54,6 +55,8 @@ pub struct Brought {
     pub inputs: BTreeMap<RunInput, PathBuf>,
     /// Those of `file_mounts`, by their place in it.
     pub mounts: BTreeMap<u32, PathBuf>,
+    /// What of the run's checkpoints is lost.
+    pub warnings: Vec<String>,
 }
 
 /// Where the checkpoints of an attempt are kept, if that is not only here. Runs are those of the home with the tag `owner`.
@@ -83,10 +86,11 @@ pub fn bring(
     let _alone = alone(root).map_err(|error| finding("files", &error))?;
     // Of our own trainer, only rank 0 reads checkpoints.
     let is_follower = start.member.is_some_and(|place| place.rank > 0) && matches!(start.job.work, Work::Train(_));
-    if !is_follower {
-        checkpoints::bring(destination.as_mut(), start).map_err(|error| finding("the newest checkpoint", &error))?;
-    }
     let mut brought = Brought::default();
+    if !is_follower {
+        let warnings = checkpoints::bring(destination.as_mut(), start);
+        brought.warnings = warnings.map_err(|error| finding("the newest checkpoint", &error))?;
+    }
     let Some(files) = files else { return Ok(brought) };
     let bring = |address: String, source: &str| {
         let path = inputs::bring(files, &format!("runs/{}/{address}", start.run), source, &root.join("cache/inputs"));

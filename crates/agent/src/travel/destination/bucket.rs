@@ -1,6 +1,7 @@
 //! Checkpoints that are kept in an object store: contents as objects of their own, and an index of them for each change.
 //! [`super::index`] says which counts.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use domain::files::{BroughtPart, FileInfo, FileListing, FilePart, KeepRequest, Received};
@@ -17,8 +18,8 @@ use crate::travel::loop_files::TravelError;
 const PATIENT: Duration = Duration::from_secs(300);
 
 /// What to do about credentials that the store refuses.
-const DENIED: &str = "renew the machine's credentials if they have expired (`~/.aws/credentials` is read again), and let them \
-                      list, read, write and delete in the bucket; then resume the run";
+const DENIED: &str = "renew the machine's credentials if they have expired (`~/.aws/credentials` is read again), and let \
+                      them list, read, write and delete in the bucket; then resume the run";
 
 /// So many requests for a file may fail before it is sent from its start.
 const FAILURES: u32 = 5;
@@ -105,6 +106,16 @@ impl BucketDestination {
             is_private: false,
         };
         Ok(FileListing { is_file: false, files: files.iter().map(info).collect() })
+    }
+
+    /// The files without their object, each with its name.
+    fn without_object(&mut self) -> Result<BTreeMap<String, String>, TravelError> {
+        let OpenBucket { remote, index, .. } = self.open(PATIENT)?;
+        let names: BTreeSet<String> = remote.object_names(PATIENT).map_err(told)?.into_iter().collect();
+        let gone = index.files.iter().filter(|(_, file)| !names.contains(&file.object));
+        let named =
+            |(path, file): (&String, &IndexedFile)| (path.clone(), format!("{}/{}", remote.location(), file.object));
+        Ok(gone.map(named).collect())
     }
 
     fn read(&mut self, parts: Vec<FilePart>) -> Result<Vec<u8>, TravelError> {
@@ -248,6 +259,11 @@ impl CheckpointDestination for BucketDestination {
     fn list(&mut self, within: Option<Duration>) -> Result<FileListing, TravelError> {
         let listing = self.listing(within.unwrap_or(PATIENT));
         self.noted(listing)
+    }
+
+    fn gone(&mut self) -> Result<BTreeMap<String, String>, TravelError> {
+        let gone = self.without_object();
+        self.noted(gone)
     }
 
     fn parts(&mut self, parts: Vec<FilePart>) -> Result<Vec<u8>, TravelError> {

@@ -10,6 +10,7 @@ mod stored;
 mod tests;
 mod with_loop;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -30,6 +31,15 @@ pub trait CheckpointDestination: fmt::Debug + Send {
     /// # Errors
     /// [`TravelError`].
     fn list(&mut self, within: Option<Duration>) -> Result<FileListing, TravelError>;
+
+    /// The files that are listed and whose contents are not there any more, each with the name of what had them. A loop
+    /// lists the files themselves.
+    ///
+    /// # Errors
+    /// [`TravelError`].
+    fn gone(&mut self) -> Result<BTreeMap<String, String>, TravelError> {
+        Ok(BTreeMap::new())
+    }
 
     /// The contents of parts, one after the other.
     ///

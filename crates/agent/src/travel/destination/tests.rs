@@ -51,6 +51,15 @@ impl Scene {
         upload_to(Box::new(self.attempt(fence)), folder, fence, WITHIN)
     }
 
+    /// Deletes the object with these contents, and returns its name.
+    fn lose(&self, contents: &str) -> String {
+        let attempts = fs::read_dir(self.0.path().join("store/r/files")).unwrap().flatten();
+        let mut files = attempts.flat_map(|attempt| fs::read_dir(attempt.path()).unwrap().flatten());
+        let lost = files.find(|file| fs::read_to_string(file.path()).unwrap() == contents).unwrap();
+        fs::remove_file(lost.path()).unwrap();
+        lost.file_name().into_string().unwrap()
+    }
+
     /// Contents in the store.
     fn contents(&self) -> Vec<String> {
         let attempts = fs::read_dir(self.0.path().join("store/r/files")).into_iter().flatten().flatten();
@@ -195,6 +204,41 @@ fn two_homes_do_not_share_a_run_of_one_name() {
         assert!(error.to_string().ends_with("has checkpoints of another home"), "{error}");
     }
     assert_eq!(listed(&mut scene.attempt_of("mine", 2)), ["last.pt"]);
+}
+
+#[test]
+fn a_lost_object_costs_its_checkpoint_and_no_other() {
+    let scene = Scene::new();
+    let (first, second, third) = (scene.machine("first"), scene.machine("second"), scene.machine("third"));
+    for (step, contents) in [(10, "ten"), (20, "twenty")] {
+        let folder = first.join("checkpoints");
+        let name = format!("step-{step}-a1/model.safetensors");
+        fs::create_dir_all(folder.join(format!("step-{step}-a1"))).unwrap();
+        fs::write(folder.join(&name), contents).unwrap();
+        let mut manifest: serde_json::Value = serde_json::from_slice(&manifest(1, step)).unwrap();
+        manifest["files"] = serde_json::json!([{ "name": name, "bytes": contents.len(), "sha256": "" }]);
+        fs::write(folder.join(format!("manifest-{step:08}.json")), manifest.to_string()).unwrap();
+    }
+    scene.upload(&first, 1).unwrap();
+    let lost = scene.lose("twenty");
+    let warnings = checkpoints::bring(&mut scene.attempt(9), &start(&second)).unwrap();
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    let expected = "the checkpoint of step 20 is not used: `step-20-a1/model.safetensors` is lost, because `";
+    assert!(warning.starts_with(expected) && warning.ends_with(&format!("/{lost}` is missing")), "{warning}");
+    let is_there = |path: &str| second.join("checkpoints").join(path).exists();
+    assert!(is_there("manifest-00000010.json") && is_there("step-10-a1/model.safetensors"));
+    assert!(!is_there("manifest-00000020.json"));
+    // What comes out the same when it is trained again is sent again.
+    let mut attempt = scene.attempt(9);
+    assert_eq!(listed(&mut attempt), ["manifest-00000010.json", "step-10-a1/model.safetensors"]);
+    sent(&mut attempt, &[("step-20-a9/model.safetensors", "twenty")]);
+    assert!(scene.contents().contains(&"twenty".to_owned()));
+    // Without any, the run does not silently start over; a machine that still has a checkpoint resumes from that.
+    scene.lose("ten");
+    let error = checkpoints::bring(&mut scene.attempt(10), &start(&third)).unwrap_err().to_string();
+    assert!(error.starts_with("no checkpoint can be resumed") && error.contains("of step 10 is not used"), "{error}");
+    assert_eq!(checkpoints::bring(&mut scene.attempt(10), &start(&second)).unwrap(), Vec::<String>::new());
+    assert!(is_there("manifest-00000010.json"));
 }
 
 #[test]
