@@ -14,7 +14,7 @@ pub mod processor;
 pub mod savings;
 pub mod setup;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod time;
 pub mod totals;
 

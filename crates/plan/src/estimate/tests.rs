@@ -11,7 +11,8 @@ use crate::model::families::language::bert::{Bert, Head};
 use crate::model::families::{Gpt, Resnet};
 use crate::model::{ModelDescription, Summary};
 
-fn gpu() -> Gpu {
+/// The GPU of most tests of this crate.
+pub(crate) fn a100() -> Gpu {
     Gpu {
         name: "A100-SXM4-80GB".to_owned(),
         architecture: GpuArchitecture::Ampere,
@@ -31,7 +32,7 @@ fn gpu() -> Gpu {
 fn setup(gpus: u32, micro_batch: u64) -> Setup {
     let in_node = gpus.min(8);
     Setup {
-        device: Device { gpu: gpu(), nodes: gpus.div_ceil(8), gpus_per_node: in_node, network: Some(1600e9) },
+        device: Device { gpu: a100(), nodes: gpus.div_ceil(8), gpus_per_node: in_node, network: Some(1600e9) },
         precision: NumericFormat::AmpFp16,
         layout: Layout::ChannelsLast,
         micro_batch,
@@ -134,7 +135,7 @@ fn rings_reach_the_bus_bandwidth_that_nccl_measured() {
     let switch = setup(8, 1).device;
     close(&switch, 8, 227e9);
     close(&switch, 2, 193e9);
-    let mesh = Device { gpu: Gpu { link: Link::Mesh(300e9), ..gpu() }, ..switch };
+    let mesh = Device { gpu: Gpu { link: Link::Mesh(300e9), ..a100() }, ..switch };
     for (size, measured) in [(2, 23e9), (4, 86e9), (5, 37e9), (8, 136e9)] {
         close(&mesh, size, measured);
     }
@@ -198,7 +199,7 @@ fn resnet_50_on_eight_v100_takes_what_its_users_report() {
         pcie: 3,
         multiprocessors: 80,
         power: 300.0,
-        ..gpu()
+        ..a100()
     };
     let hours = |precision: NumericFormat, batch: u64| {
         let mut setup = Setup { precision, optimizer: OptimizerKind::SgdMomentum, ..setup(8, batch) };
@@ -349,7 +350,7 @@ fn joint_kernels_and_later_flash_attention_take_less() {
 fn facts_of_a_gpu_and_not_its_name_decide() {
     let of = |traits: GpuTraits, name: &str| {
         let device =
-            Device { gpu: Gpu { name: name.to_owned(), link: Link::Pcie, traits, ..gpu() }, ..setup(8, 32).device };
+            Device { gpu: Gpu { name: name.to_owned(), link: Link::Pcie, traits, ..a100() }, ..setup(8, 32).device };
         seconds(&resnet(), &Setup { device, ..setup(8, 32) }, fitted())
     };
     let professional = GpuTraits::default();
@@ -364,7 +365,7 @@ fn facts_of_a_gpu_and_not_its_name_decide() {
 fn a_described_gpu_has_the_same_middle_and_a_wider_band() {
     let of = |described: bool| {
         let traits = GpuTraits { described, ..GpuTraits::default() };
-        let device = Device { gpu: Gpu { traits, ..gpu() }, ..setup(1, 32).device };
+        let device = Device { gpu: Gpu { traits, ..a100() }, ..setup(1, 32).device };
         step_of(&resnet(), &Setup { device, ..setup(1, 32) }, fitted()).seconds
     };
     let (known, described) = (of(false), of(true));

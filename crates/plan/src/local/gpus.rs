@@ -117,7 +117,6 @@ fn used(ranks: u32, gpus: &NodeGpus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use domain::gpu::{GpuArchitecture, GpuTraits, Link, Rates};
     use domain::{Job, Plan};
 
     use super::super::tests::machine;
@@ -127,21 +126,7 @@ mod tests {
     const NODE: &str = "8 cores, 256 GB, 500 GB free, $1/h";
 
     fn a100(count: u32) -> NodeGpus {
-        let gpu = Gpu {
-            name: "A100-SXM4-80GB".to_owned(),
-            architecture: GpuArchitecture::Ampere,
-            memory: Bytes(80 << 30),
-            usable: Bytes(79 << 30),
-            bandwidth: 2.039e12,
-            rates: Rates { fp32: 19.5e12, tf32: Some(156e12), fp16: Some(312e12), bf16: Some(312e12), fp8: None },
-            link: Link::Switch(600e9),
-            pcie: 4,
-            multiprocessors: 108,
-            power: 400.0,
-            source: String::new(),
-            traits: GpuTraits::default(),
-        };
-        NodeGpus { gpu, count }
+        NodeGpus { gpu: crate::estimate::tests::a100(), count }
     }
 
     fn job(batch: u32, more: &str) -> Job {

@@ -79,34 +79,16 @@ impl FittedCoefficients {
 
 #[cfg(test)]
 mod tests {
-    use domain::Bytes;
-    use domain::gpu::{GpuArchitecture, GpuTraits, Link, Rates};
+    use domain::gpu::GpuArchitecture;
 
     use super::*;
-
-    /// A GPU of the generation of the A100.
-    fn gpu(name: &str, architecture: GpuArchitecture) -> Gpu {
-        Gpu {
-            name: name.to_owned(),
-            architecture,
-            memory: Bytes(80 << 30),
-            usable: Bytes(79 << 30),
-            bandwidth: 2e12,
-            rates: Rates { fp32: 19.5e12, bf16: Some(312e12), ..Rates::default() },
-            link: Link::Pcie,
-            pcie: 4,
-            multiprocessors: 108,
-            power: 400.0,
-            traits: GpuTraits::default(),
-            source: String::new(),
-        }
-    }
+    use crate::estimate::tests::a100;
 
     #[test]
     fn a_gpu_without_measurements_has_a_wider_band_than_its_sibling() {
         let coefficients = FittedCoefficients::embedded().expect("embedded numbers");
         let width = |name: &str, architecture: GpuArchitecture| {
-            let gpu = gpu(name, architecture);
+            let gpu = Gpu { name: name.to_owned(), architecture, ..a100() };
             let band = coefficients.band(Origin::Unknown, Class::Sequences, &gpu, &[(1.0, 1.0)]);
             band.high / band.low
         };

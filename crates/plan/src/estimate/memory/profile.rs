@@ -346,31 +346,15 @@ fn experts(operator: &Operator) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use domain::Bytes;
-    use domain::gpu::{Gpu, GpuArchitecture, GpuTraits, Link, Rates};
-
     use super::*;
+    use crate::estimate::tests::a100;
     use crate::estimate::{Device, Layout, OptimizerKind, ParallelDegrees};
     use crate::model::families::Gpt;
 
     #[test]
     fn a_pipeline_is_judged_by_the_stage_that_must_have_the_most() {
-        let gpu = Gpu {
-            name: "A100-SXM4-80GB".to_owned(),
-            architecture: GpuArchitecture::Ampere,
-            memory: Bytes(80 << 30),
-            usable: Bytes(79 << 30),
-            bandwidth: 2.039e12,
-            rates: Rates { fp32: 19.5e12, fp16: Some(312e12), ..Rates::default() },
-            link: Link::Switch(600e9),
-            pcie: 4,
-            multiprocessors: 108,
-            power: 400.0,
-            source: String::new(),
-            traits: GpuTraits::default(),
-        };
         let setup = Setup {
-            device: Device { gpu, nodes: 1, gpus_per_node: 4, network: None },
+            device: Device { gpu: a100(), nodes: 1, gpus_per_node: 4, network: None },
             precision: NumericFormat::Bf16,
             layout: Layout::ChannelsFirst,
             micro_batch: 1,
