@@ -12,14 +12,14 @@ mod gangs;
 mod jobs;
 mod options;
 mod schedules;
+mod served;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use xtask::build::{self, Programs};
 use xtask::doing::Outcome;
 use xtask::draws::Draws;
@@ -31,6 +31,7 @@ use faults::Fault;
 use gangs::GangFailures;
 use jobs::{JobPlace, StormJob};
 use options::{HostsOptions, options};
+use served::{ListedRun, ServedHome};
 
 /// After the last fault all runs must end within this.
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -42,43 +43,13 @@ const DISK_MB: &str = "3000";
 const RESUMING: Duration = Duration::from_secs(5);
 const SAYING: Duration = Duration::from_secs(2);
 
-/// A run as it is listed.
-#[derive(Debug)]
-struct ListedRun {
-    run: String,
-    word: String,
-    /// Why it has failed.
-    cause: Option<String>,
-}
-
-impl ListedRun {
-    fn read(value: &Value) -> Option<ListedRun> {
-        let cause = value["state"]["outcome"]["finding"]["cause"].as_str().map(str::to_owned);
-        Some(ListedRun { run: value["run"].as_str()?.to_owned(), word: value["word"].as_str()?.to_owned(), cause })
-    }
-
-    /// Whether a full disk has ended it, after which a person frees space and resumes it.
-    fn is_full(&self) -> bool {
-        self.word == "failed" && self.cause.as_deref() == Some("disk_full")
-    }
-
-    /// Whether it has ended for good.
-    fn is_over(&self) -> bool {
-        matches!(self.word.as_str(), "trained" | "succeeded" | "failed" | "stopped") && !self.is_full()
-    }
-}
-
 /// The storm, and what it works on.
 struct HostsStorm {
     root: PathBuf,
     lab: PathBuf,
-    home: PathBuf,
-    programs: Programs,
+    home: ServedHome,
     jobs: StormJob,
     draws: Draws,
-    server: Option<Child>,
-    /// When the server is started again.
-    server_at: Option<Instant>,
     /// Hosts that are off, cut off or cannot write, with what ends that and when.
     away: BTreeMap<u64, (&'static str, Instant)>,
     submitted: u64,
@@ -114,12 +85,9 @@ pub fn storm(root: &Path, arguments: &[String]) -> Outcome {
         let mut storm = HostsStorm {
             root: root.to_owned(),
             lab: lab_folder.clone(),
-            home: folder.join("home"),
-            programs,
+            home: ServedHome::new(folder.join("home"), programs, Vec::new()),
             jobs: options.jobs,
             draws: Draws::new(options.seed),
-            server: None,
-            server_at: None,
             away: BTreeMap::new(),
             submitted: 0,
             resumed: 0,
@@ -130,7 +98,7 @@ pub fn storm(root: &Path, arguments: &[String]) -> Outcome {
             bare,
         };
         let told = storm.run(&options, &folder);
-        storm.stop_server();
+        storm.home.kill();
         told
     });
     lab::down(&lab_folder)?;
@@ -148,14 +116,14 @@ impl HostsStorm {
             if options.kinds.iter().any(|kind| kind.needs_refit()) {
                 self.lab_done(&["refit", &host.to_string(), DISK_MB])?;
             }
-            self.gradus(&["nodes", "add", &format!("host-{host}"), "--ssh-config", &config.to_string_lossy()])?;
+            self.home.gradus(&["nodes", "add", &format!("host-{host}"), "--ssh-config", &config.to_string_lossy()])?;
         }
         if let Some(bare) = &self.bare {
             // Without libtorch there is something to copy for a while.
             self.lab_done(&["exec", &bare.number.to_string(), "umount", "/root/.cache/gradus"])?;
         }
         let job = self.jobs.write(folder, &self.root, JobPlace::Hosts(options.nodes, options.spares))?;
-        self.start_server()?;
+        self.home.start()?;
         let begun = Instant::now();
         let made = match options.schedules {
             0 => self.at_random(&job, options)?,
@@ -190,43 +158,9 @@ impl HostsStorm {
     fn truth(&self, folder: &Path, processes: u64) -> Result<Vec<u8>, String> {
         fs::create_dir_all(folder).map_err(|error| error.to_string())?;
         let job = self.jobs.write(folder, &self.root, JobPlace::Here(processes))?;
-        self.gradus(&["run", &job, "--yes", "--json"])?;
-        let models = self.models()?;
+        self.home.gradus(&["run", &job, "--yes", "--json"])?;
+        let models = self.home.models(self.jobs)?;
         models.into_values().next().ok_or_else(|| "the undisturbed run left no model".to_owned())
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.programs.gradus);
-        command.args(arguments).arg("--home").arg(&self.home).env("GRADUS_RANK", &self.programs.rank);
-        command.stdin(Stdio::null());
-        command
-    }
-
-    fn gradus(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = self.command(arguments).output().map_err(|error| error.to_string())?;
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-            false => {
-                Err(format!("`gradus {}`: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
-            }
-        }
-    }
-
-    fn start_server(&mut self) -> Result<(), String> {
-        let log = fs::File::options().create(true).append(true).open(self.home.join("server.log"));
-        let log = log.map_err(|error| error.to_string())?;
-        let mut command = self.command(&["serve"]);
-        command.stdout(Stdio::null()).stderr(log);
-        self.server = Some(command.spawn().map_err(|error| error.to_string())?);
-        self.server_at = None;
-        Ok(())
-    }
-
-    fn stop_server(&mut self) {
-        if let Some(mut server) = self.server.take() {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
     }
 
     fn lab(&self, arguments: &[&str]) -> Result<String, String> {
@@ -249,9 +183,7 @@ impl HostsStorm {
 
     /// What comes back by itself: the server, power, networks, disks.
     fn mend(&mut self) -> Result<(), String> {
-        if self.server_at.is_some_and(|at| Instant::now() >= at) {
-            self.start_server()?;
-        }
+        self.home.mend()?;
         let due: Vec<(u64, &str)> = self
             .away
             .iter()
@@ -267,34 +199,27 @@ impl HostsStorm {
 
     /// Submits jobs until so many run or wait.
     fn keep_busy(&mut self, job: &str, jobs: u64) -> Result<(), String> {
-        if self.server.is_none() {
+        if !self.home.is_served() {
             return Ok(());
         }
-        let live = self.runs()?.iter().filter(|run| !run.is_over()).count() as u64;
+        let live = self.home.runs()?.iter().filter(|run| !run.is_over()).count() as u64;
         for _ in live..jobs {
             // Without a server a run of its own would be started.
-            self.gradus(&["run", job, "--detach", "--yes", "--new", "--json"])?;
+            self.home.gradus(&["run", job, "--detach", "--yes", "--new", "--json"])?;
             self.submitted += 1;
         }
         Ok(())
     }
 
-    /// Every run with where it stands.
-    fn runs(&self) -> Result<Vec<ListedRun>, String> {
-        let text = self.gradus(&["status", "--all", "--json"])?;
-        let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        Ok(values.filter_map(|value| ListedRun::read(&value)).collect())
-    }
-
     /// Resumes runs that a full disk has ended, once no disk is full. What is refused is tried again.
     fn resume_full(&mut self) -> Result<(), String> {
         let is_full = self.away.values().any(|(back, _)| *back == "empty");
-        if self.server.is_none() || is_full || Instant::now() < self.resume_at {
+        if !self.home.is_served() || is_full || Instant::now() < self.resume_at {
             return Ok(());
         }
         self.resume_at = Instant::now() + RESUMING;
-        for run in self.runs()?.iter().filter(|run| run.is_full()) {
-            let mut command = self.command(&["resume", &run.run, "--json"]);
+        for run in self.home.runs()?.iter().filter(|run| run.is_full()) {
+            let mut command = self.home.command(&["resume", &run.run, "--json"]);
             let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
             let mut child = started.map_err(|error| format!("cannot resume `{}`: {error}", run.run))?;
             // It would follow the run to its end.
@@ -312,11 +237,11 @@ impl HostsStorm {
         for (_, at) in self.away.values_mut() {
             *at = Instant::now();
         }
-        self.server_at = self.server_at.map(|_| Instant::now());
+        self.home.end_fault();
         loop {
             self.mend()?;
             self.resume_full()?;
-            let left: Vec<ListedRun> = self.runs()?.into_iter().filter(|run| !run.is_over()).collect();
+            let left: Vec<ListedRun> = self.home.runs()?.into_iter().filter(|run| !run.is_over()).collect();
             if left.is_empty() {
                 return Ok(());
             }
@@ -327,19 +252,9 @@ impl HostsStorm {
         }
     }
 
-    /// The models of all runs.
-    fn models(&self) -> Result<BTreeMap<String, Vec<u8>>, String> {
-        let runs = fs::read_dir(self.home.join("runs")).map_err(|error| error.to_string())?;
-        let model = |entry: fs::DirEntry| {
-            let model = self.jobs.model(&entry.path())?;
-            Some((entry.file_name().to_string_lossy().into_owned(), model))
-        };
-        Ok(runs.flatten().filter_map(model).collect())
-    }
-
     /// What is wrong now that everything is over; else what there is to tell.
     fn judge(&mut self, truth: &[u8], hosts: u64) -> Result<String, String> {
-        let (runs, models) = (self.runs()?, self.models()?);
+        let (runs, models) = (self.home.runs()?, self.home.models(self.jobs)?);
         let failed: Vec<&ListedRun> = runs.iter().filter(|run| run.word != self.jobs.success()).collect();
         if !failed.is_empty() {
             return Err(format!("without their result: {failed:?}"));
@@ -363,7 +278,7 @@ impl HostsStorm {
             if !left.is_empty() {
                 return Err(format!("left running on host-{host}: {left:?}"));
             }
-            self.gradus(&["nodes", "rm", &format!("host-{host}")])?;
+            self.home.gradus(&["nodes", "rm", &format!("host-{host}")])?;
             let left = self.lab(&["exec", &host.to_string(), "find", "/root/.gradus"])?;
             if !left.is_empty() {
                 return Err(format!("left on the disk of host-{host}: {left}"));
@@ -372,22 +287,16 @@ impl HostsStorm {
         Ok(format!("{} runs, all with the model of an undisturbed one", self.submitted))
     }
 
-    /// The event log.
-    fn log(&self) -> Result<Vec<Value>, String> {
-        let text = self.gradus(&["events", "--json"])?;
-        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
-    }
-
     /// The host of an instance.
     fn host_of(&self, instance: &str) -> Option<String> {
-        let host = fs::read_to_string(self.home.join("instances").join(instance).join("host")).ok()?;
+        let host = fs::read_to_string(self.home.folder.join("instances").join(instance).join("host")).ok()?;
         Some(host.trim().to_owned())
     }
 
     /// Prints how long it took to notice the faults, and until steps were made again. An error where faults were made by
     /// schedules, and attempts on several hosts did not end as they should.
     fn recoveries(&self) -> Result<(), String> {
-        let (log, host_of) = (self.log()?, |instance: &str| self.host_of(instance));
+        let (log, host_of) = (self.home.log()?, |instance: &str| self.host_of(instance));
         recoveries::table(&log, &self.faults, &host_of).iter().for_each(|line| eprintln!("  {line}"));
         let gangs = GangFailures::read(&log, (&self.faults, &self.schedules), &host_of);
         gangs.lines().iter().for_each(|line| eprintln!("  {line}"));

@@ -25,19 +25,11 @@ pub(super) struct BareHost {
 }
 
 impl HostsStorm {
-    /// A command for the home of the bare host.
-    fn bare_command(&self, bare: &BareHost, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.programs.gradus);
-        command.args(arguments).arg("--home").arg(&bare.home).env("GRADUS_RANK", &self.programs.rank);
-        command.stdin(Stdio::null());
-        command
-    }
-
     /// Installs gradus there.
     fn install(&self, bare: &BareHost) -> Command {
         let config = self.lab.join("ssh_config");
         let name = format!("host-{}", bare.number);
-        self.bare_command(bare, &["nodes", "add", &name, "--ssh-config", &config.to_string_lossy()])
+        self.home.command_for(&bare.home, &["nodes", "add", &name, "--ssh-config", &config.to_string_lossy()])
     }
 
     /// Begins to install gradus on the bare host, and cuts the connections; says whether there was one to cut.
@@ -78,7 +70,7 @@ impl HostsStorm {
             if output.status.success() { Ok(()) } else { Err(format!("on {name}, after its last cut: {}", said())) }
         };
         done(self.install(bare))?;
-        done(self.bare_command(bare, &["nodes", "rm", &name]))?;
+        done(self.home.command_for(&bare.home, &["nodes", "rm", &name]))?;
         let listed = self.lab(&["exec", &host, "ps", "-eo", "args"])?;
         if let Some(left) = listed.lines().find(|line| line.contains(".gradus/")) {
             return Err(format!("left running on {name}: {left}"));

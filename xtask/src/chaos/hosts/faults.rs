@@ -150,10 +150,9 @@ impl HostsStorm {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
         let at = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
         let is_made = match fault {
-            Fault::Server if self.server.is_none() => false,
+            Fault::Server if !self.home.is_served() => false,
             Fault::Server => {
-                self.stop_server();
-                self.server_at = Some(Instant::now() + away / 4);
+                self.home.kill_for(away / 4);
                 true
             }
             Fault::Agent | Fault::Rank | Fault::Connections => self.kill(fault, host)?,

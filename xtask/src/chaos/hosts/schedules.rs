@@ -56,9 +56,9 @@ impl HostsStorm {
             self.mend()?;
             self.resume_full()?;
             self.keep_busy(job, options.jobs_at_once())?;
-            if self.away.is_empty() && self.server.is_some() {
+            if self.away.is_empty() && self.home.is_served() {
                 let over = *over.get_or_insert_with(Instant::now);
-                let live: Vec<_> = self.runs()?.into_iter().filter(|run| !run.is_over()).collect();
+                let live: Vec<_> = self.home.runs()?.into_iter().filter(|run| !run.is_over()).collect();
                 if live.iter().all(|run| run.word == "running") && self.has_settled(over.elapsed())? {
                     return Ok(());
                 }
@@ -79,7 +79,7 @@ impl HostsStorm {
         if !faults.iter().any(waits) {
             return Ok(true);
         }
-        let ends = ends(&self.log()?, &|instance: &str| self.host_of(instance));
+        let ends = ends(&self.home.log()?, &|instance: &str| self.host_of(instance));
         let has_ended = |fault: &HostFault| ends.iter().any(|(at, on)| *at >= fault.at && on.contains(&fault.host));
         Ok(faults.iter().all(|fault| !waits(fault) || has_ended(fault)))
     }

@@ -9,18 +9,18 @@ mod judge;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use xtask::build::{self, Programs};
 use xtask::doing::Outcome;
 use xtask::draws::Draws;
 use xtask::lab::cloud::{CloudSettings, LabCloud, LabMoto};
 use xtask::lab::hosts as lab;
 
-use super::ListedRun;
 use super::jobs::{JobPlace, StormJob};
+use super::served::{ListedRun, ServedHome};
 
 /// After the last fault all runs must end within this: a machine that was never reached is waited for 20 min.
 const PATIENCE: Duration = Duration::from_secs(2400);
@@ -120,12 +120,9 @@ fn options(arguments: &[String]) -> Result<CloudOptions, String> {
 /// The storm, and what it works on.
 struct CloudStorm {
     lab: PathBuf,
-    home: PathBuf,
-    programs: Programs,
+    home: ServedHome,
     draws: Draws,
     cloud: LabCloud,
-    server: Option<Child>,
-    server_at: Option<Instant>,
     submitted: u64,
     /// Jobs that could not be submitted, one after the other.
     refused: u64,
@@ -157,20 +154,22 @@ pub(in crate::chaos) fn storm(root: &Path, arguments: &[String]) -> Outcome {
                 silence: SILENCE,
             };
             let cloud = LabCloud::start(settings)?;
+            let variables = vec![
+                ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", cloud.port)),
+                ("AWS_ACCESS_KEY_ID", "key".to_owned()),
+                ("AWS_SECRET_ACCESS_KEY", "secret".to_owned()),
+            ];
             let mut storm = CloudStorm {
                 lab: lab_folder.clone(),
-                home: folder.join("home"),
-                programs,
+                home: ServedHome::new(folder.join("home"), programs, variables),
                 draws: Draws::new(options.seed),
                 cloud,
-                server: None,
-                server_at: None,
                 submitted: 0,
                 refused: 0,
                 done: BTreeMap::new(),
             };
             let told = storm.run(root, &options, &folder);
-            storm.stop_server();
+            storm.home.kill();
             drop(moto);
             told.map_err(Into::into)
         })
@@ -188,13 +187,13 @@ impl CloudStorm {
         let settings = json!({
             "image": "ami-12c6146b", "ssh_from": "192.0.2.1", "ssh_config": self.cloud.ssh_config(),
         });
-        fs::write(self.home.join("aws.json"), settings.to_string()).map_err(|error| error.to_string())?;
+        fs::write(self.home.folder.join("aws.json"), settings.to_string()).map_err(|error| error.to_string())?;
         let job = StormJob::Trainer.write(folder, root, JobPlace::Rented)?;
-        self.start_server()?;
+        self.home.start()?;
         let begun = Instant::now();
         let (mut made, mut next) = (0, Instant::now() + Duration::from_secs(20));
         while made < options.faults {
-            self.mend()?;
+            self.home.mend()?;
             // Two hosts are left for machines that take the place of others.
             self.keep_busy(&job, u64::from(options.hosts) - 2)?;
             if Instant::now() >= next {
@@ -216,83 +215,26 @@ impl CloudStorm {
     /// The model of a run here that nothing happens to.
     fn truth(&self, root: &Path, folder: &Path) -> Result<Vec<u8>, String> {
         let job = StormJob::Trainer.write(folder, root, JobPlace::Here(1))?;
-        self.gradus(&["run", &job, "--yes", "--json"])?;
-        let model = self.models()?.into_values().next();
+        self.home.gradus(&["run", &job, "--yes", "--json"])?;
+        let model = self.home.models(StormJob::Trainer)?.into_values().next();
         model.ok_or_else(|| "the undisturbed run left no model".to_owned())
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.programs.gradus);
-        command.args(arguments).arg("--home").arg(&self.home).env("GRADUS_RANK", &self.programs.rank);
-        command.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.cloud.port));
-        command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "secret");
-        command.stdin(Stdio::null());
-        command
-    }
-
-    fn gradus(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = self.command(arguments).output().map_err(|error| error.to_string())?;
-        let said = || String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-            false => Err(format!("`gradus {}`: {}", arguments.join(" "), said())),
-        }
-    }
-
-    fn start_server(&mut self) -> Result<(), String> {
-        let log = fs::File::options().create(true).append(true).open(self.home.join("server.log"));
-        let log = log.map_err(|error| error.to_string())?;
-        let mut command = self.command(&["serve"]);
-        command.stdout(Stdio::null()).stderr(log);
-        self.server = Some(command.spawn().map_err(|error| error.to_string())?);
-        self.server_at = None;
-        Ok(())
-    }
-
-    fn stop_server(&mut self) {
-        if let Some(mut server) = self.server.take() {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
-    }
-
-    fn mend(&mut self) -> Result<(), String> {
-        match self.server_at.is_some_and(|at| Instant::now() >= at) {
-            true => self.start_server(),
-            false => Ok(()),
-        }
     }
 
     /// Submits jobs until so many run or wait.
     fn keep_busy(&mut self, job: &str, jobs: u64) -> Result<(), String> {
-        if self.server.is_none() {
+        if !self.home.is_served() {
             return Ok(());
         }
-        let live = self.runs()?.iter().filter(|run| !run.is_over()).count() as u64;
+        let live = self.home.runs()?.iter().filter(|run| !run.is_over()).count() as u64;
         for _ in live..jobs {
             // What the plan asks of the cloud may fail; without a server a run of its own would be started.
-            match self.gradus(&["run", job, "--detach", "--yes", "--new", "--json"]) {
+            match self.home.gradus(&["run", job, "--detach", "--yes", "--new", "--json"]) {
                 Ok(_) => (self.submitted, self.refused) = (self.submitted + 1, 0),
                 Err(why) if self.refused == REFUSED => return Err(format!("no job can be submitted: {why}")),
                 Err(_) => self.refused += 1,
             }
         }
         Ok(())
-    }
-
-    fn runs(&self) -> Result<Vec<ListedRun>, String> {
-        let text = self.gradus(&["status", "--all", "--json"])?;
-        let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        Ok(values.filter_map(|value| ListedRun::read(&value)).collect())
-    }
-
-    fn models(&self) -> Result<BTreeMap<String, Vec<u8>>, String> {
-        let runs = fs::read_dir(self.home.join("runs")).map_err(|error| error.to_string())?;
-        let model = |entry: fs::DirEntry| {
-            let model = StormJob::Trainer.model(&entry.path())?;
-            Some((entry.file_name().to_string_lossy().into_owned(), model))
-        };
-        Ok(runs.flatten().filter_map(model).collect())
     }
 
     fn lab(&self, arguments: &[&str]) -> Result<String, String> {
@@ -311,9 +253,8 @@ impl CloudStorm {
         let notice = Duration::from_secs(20 + self.draws.below(100));
         let host = rented.get(place).copied();
         let is_made = match (fault, host) {
-            (CloudFault::Server, _) if self.server.is_some() => {
-                self.stop_server();
-                self.server_at = Some(Instant::now() + away);
+            (CloudFault::Server, _) if self.home.is_served() => {
+                self.home.kill_for(away);
                 true
             }
             (CloudFault::Server, _) | (_, None) => false,
@@ -341,10 +282,10 @@ impl CloudStorm {
     /// Waits until every run has ended, and nothing is rented.
     fn calm(&mut self) -> Result<(), String> {
         let begun = Instant::now();
-        self.server_at = self.server_at.map(|_| Instant::now());
+        self.home.end_fault();
         loop {
-            self.mend()?;
-            let left: Vec<ListedRun> = self.runs()?.into_iter().filter(|run| !run.is_over()).collect();
+            self.home.mend()?;
+            let left: Vec<ListedRun> = self.home.runs()?.into_iter().filter(|run| !run.is_over()).collect();
             if left.is_empty() {
                 break;
             }
@@ -362,9 +303,9 @@ impl CloudStorm {
         }
         let begun = Instant::now();
         loop {
-            let log = self.log()?;
+            let log = self.home.log()?;
             let is_billed = |run: &ListedRun| log.iter().any(|one| one["event"] == "billed" && one["run"] == *run.run);
-            let left: Vec<ListedRun> = self.runs()?.into_iter().filter(|run| !is_billed(run)).collect();
+            let left: Vec<ListedRun> = self.home.runs()?.into_iter().filter(|run| !is_billed(run)).collect();
             if left.is_empty() {
                 return Ok(());
             }
@@ -375,15 +316,9 @@ impl CloudStorm {
         }
     }
 
-    /// The event log.
-    fn log(&self) -> Result<Vec<Value>, String> {
-        let text = self.gradus(&["events", "--json"])?;
-        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
-    }
-
     /// What is wrong now that everything is over; else what there is to tell.
     fn judge(&self, truth: &[u8]) -> Result<String, String> {
-        let (runs, models) = (self.runs()?, self.models()?);
+        let (runs, models) = (self.home.runs()?, self.home.models(StormJob::Trainer)?);
         let failed: Vec<&ListedRun> = runs.iter().filter(|run| run.word != StormJob::Trainer.success()).collect();
         if !failed.is_empty() {
             return Err(format!("without their result: {failed:?}"));
@@ -396,11 +331,11 @@ impl CloudStorm {
         if (runs.len() as u64) < self.submitted + 1 {
             return Err(format!("{} runs were submitted, and there are {}", self.submitted, runs.len() - 1));
         }
-        let left = self.gradus(&["cloud", "audit", "aws", "--json"])?;
+        let left = self.home.gradus(&["cloud", "audit", "aws", "--json"])?;
         if !left.is_empty() {
             return Err(format!("the audit finds what is left: {left}"));
         }
-        let found = judge::judged(&self.log()?, &self.cloud.meter())?;
+        let found = judge::judged(&self.home.log()?, &self.cloud.meter())?;
         Ok(format!("{} runs, all with the model of an undisturbed one; {found}", runs.len() - 1))
     }
 }
