@@ -2,12 +2,13 @@
 
 use domain::rental::{EndRequest, MachineState, ProviderAnswer, ProviderCall};
 use domain::{Elapsed, InstanceId, Timestamp};
+use serde_json::Value;
 
 use super::{KeptMachine, KeptMachines, KeptState, start_kind};
 use crate::provider::Provider;
 use crate::rented::rentals::{Rental, Rentals};
 use crate::rented::twin::{OWNER, clock, pass, provider, request};
-use crate::rented::{CloudApi, CloudMachine, MachinePlace, Rented};
+use crate::rented::{CloudApi, CloudFailure, CloudMachine, MachinePlace, MachinePower, Rented};
 
 /// A machine of a run, at a time at which it is accepted to be started.
 fn kept_machine<C: CloudApi>(rents: &Rented<C>, kind: &str, place: &MachinePlace) -> KeptMachine {
@@ -179,4 +180,46 @@ pub fn stops_and_starts<C: CloudApi>(
     ground.is_started_in_doubt(&lose, &is_off);
     ground.is_stopped_again(&is_off);
     ground.is_deleted_elsewhere(clear);
+}
+
+/// The cloud would end a machine, and delete its disk, at the time that it was told when the machine was rented: it is stopped
+/// only once that is taken back. `timer` is what the cloud was told, null for nothing; `deny` forbids an action, or none, and
+/// without one of `actions` it cannot be taken back.
+pub fn is_stopped_without_its_timer<C: CloudApi>(
+    api: impl Fn() -> C,
+    place: &MachinePlace,
+    timer: impl Fn() -> Value,
+    (deny, actions): (impl Fn(Option<&'static str>), &[&'static str]),
+) {
+    assert!(!timer().is_null());
+    for action in actions.iter().copied() {
+        deny(Some(action));
+        assert!(matches!(api().stop(place), Err(CloudFailure::Denied(_))), "{action}");
+        assert_eq!(api().power(place), Ok(MachinePower::On), "it is not stopped while it would be ended");
+    }
+    deny(None);
+    for _ in 0..2 {
+        assert_eq!(api().stop(place), Ok(()), "also once it is stopped");
+    }
+    assert_eq!((timer(), api().power(place)), (Value::Null, Ok(MachinePower::Off(None))));
+    let gone = MachinePlace { handle: "another".to_owned(), ..place.clone() };
+    assert!(matches!(api().stop(&gone), Err(CloudFailure::NotFound(_))));
+    assert!(matches!(api().power(&gone), Err(CloudFailure::NotFound(_))));
+}
+
+/// A start says when there is no capacity, which `refuse` has the cloud say once.
+pub fn starts_once_there_is_capacity<C: CloudApi>(api: impl Fn() -> C, place: &MachinePlace, refuse: impl Fn()) {
+    api().stop(place).unwrap();
+    refuse();
+    assert!(matches!(api().start(place, "t"), Err(CloudFailure::Capacity(_))));
+    assert_eq!(api().start(place, "t"), Ok(()));
+    assert_eq!(api().power(place), Ok(MachinePower::On));
+}
+
+/// A machine of a kind that is billed while it is off does not count as off.
+pub fn is_on_while_it_is_billed<C: CloudApi>(api: impl Fn() -> C, place: &MachinePlace) {
+    assert_eq!(api().stop(place), Ok(()));
+    assert_eq!(api().power(place), Ok(MachinePower::On));
+    let refused = api().stop(place);
+    assert!(matches!(refused, Err(CloudFailure::Invalid(why)) if why.contains("it is billed all the same")));
 }

@@ -1,7 +1,9 @@
 //! Machines of Tencent Cloud that stay what they are: stopped with their disk, and in the account in which they were rented.
 
 use super::*;
-use crate::rented::kept::twin::{is_bound, stops_and_starts};
+use crate::rented::kept::twin::{
+    is_bound, is_on_while_it_is_billed, is_stopped_without_its_timer, starts_once_there_is_capacity, stops_and_starts,
+};
 use crate::rented::twin::keeps_to_its_account;
 
 /// The machine that a request names.
@@ -100,26 +102,14 @@ fn a_machine_is_stopped_and_started_again() {
     stops_and_starts(api(&twin), "ap-guangzhou/ap-guangzhou-7/GN7.2XLARGE32", || twin.step(), lose, (is_off, clear));
 }
 
-/// Tencent would end it, and delete its disk, at the time that it was told when the machine was rented.
 #[test]
 fn a_stopped_machine_is_not_ended_by_its_timer() {
     let twin = Arc::new(Twin::default());
     let place = running(&twin, "GN7.2XLARGE32");
     let timer = || twin.state.lock().unwrap().machines.values().next().unwrap()["ActionTimer"].clone();
-    assert!(timer().is_object());
-    for action in ["DescribeInstancesActionTimer", "DeleteInstancesActionTimer"] {
-        twin.state.lock().unwrap().denied = Some(action);
-        assert!(matches!(api(&twin).stop(&place), Err(CloudFailure::Denied(_))), "{action}");
-        assert_eq!(api(&twin).power(&place), Ok(MachinePower::On), "it is not stopped while it would be ended");
-    }
-    twin.state.lock().unwrap().denied = None;
-    for _ in 0..2 {
-        assert_eq!(api(&twin).stop(&place), Ok(()), "also once it is stopped");
-    }
-    assert_eq!((timer(), api(&twin).power(&place)), (Value::Null, Ok(MachinePower::Off(None))));
-    let gone = MachinePlace { handle: "ins-9".to_owned(), ..place };
-    assert!(matches!(api(&twin).stop(&gone), Err(CloudFailure::NotFound(_))));
-    assert!(matches!(api(&twin).power(&gone), Err(CloudFailure::NotFound(_))));
+    let deny = |action| twin.state.lock().unwrap().denied = action;
+    let actions = ["DescribeInstancesActionTimer", "DeleteInstancesActionTimer"];
+    is_stopped_without_its_timer(|| api(&twin), &place, timer, (deny, &actions));
 }
 
 /// The loop may be gone for ever before its run ends.
@@ -146,21 +136,15 @@ fn a_machine_that_a_run_has_again_is_ended_by_a_timer() {
 fn a_start_without_capacity_says_so() {
     let twin = Arc::new(Twin::default());
     let place = running(&twin, "GN7.2XLARGE32");
-    api(&twin).stop(&place).unwrap();
-    twin.state.lock().unwrap().refuse = Some("ResourceInsufficient.SpecifiedInstanceType");
-    assert!(matches!(api(&twin).start(&place, "t"), Err(CloudFailure::Capacity(_))));
-    assert_eq!(api(&twin).start(&place, "t"), Ok(()));
-    assert_eq!(api(&twin).power(&place), Ok(MachinePower::On));
+    let refuse = || twin.state.lock().unwrap().refuse = Some("ResourceInsufficient.SpecifiedInstanceType");
+    starts_once_there_is_capacity(|| api(&twin), &place, refuse);
 }
 
 #[test]
 fn a_machine_that_is_billed_while_it_is_off_is_not_off() {
     let twin = Arc::new(Twin::default());
     let place = running(&twin, "BMG5t.24XLARGE384");
-    assert_eq!(api(&twin).stop(&place), Ok(()));
-    assert_eq!(api(&twin).power(&place), Ok(MachinePower::On));
-    let refused = api(&twin).stop(&place);
-    assert!(matches!(refused, Err(CloudFailure::Invalid(why)) if why.contains("it is billed all the same")));
+    is_on_while_it_is_billed(|| api(&twin), &place);
 }
 
 #[test]
