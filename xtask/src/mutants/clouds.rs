@@ -255,4 +255,20 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         to: "",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "that_cannot_hold_its_cache" },
     },
+    SourceMutant {
+        name: "one-node-serves-all",
+        harm: "a node that trains compresses libtorch for all others of its pool at once",
+        file: "crates/cloud/src/ssh/peers.rs",
+        from: "!peer.has_failed && peer.readers < READERS",
+        to: "!peer.has_failed",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "asks_one_of_its_pool" },
+    },
+    SourceMutant {
+        name: "programs-are-fetched-from-other-pools",
+        harm: "libtorch travels between clouds, which costs money, or is waited for where no port is open",
+        file: "crates/cloud/src/ssh/peers.rs",
+        from: "!host.is_drained && host.pool == node.pool",
+        to: "!host.is_drained",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "asks_one_of_its_pool" },
+    },
 ];

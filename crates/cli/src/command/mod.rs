@@ -115,6 +115,9 @@ pub enum Commands {
     /// Install programs and libraries that are sent to this machine (used by gradus itself)
     #[command(hide = true)]
     NodeFiles,
+    /// Let another machine read programs and libraries of this one (used by gradus itself)
+    #[command(hide = true)]
+    NodeServe,
     /// Say what this machine is, or measure the network to another (used by `gradus doctor` and `gradus nodes add`)
     #[command(hide = true)]
     Facts(nodes::facts::Args),
@@ -174,6 +177,7 @@ impl Commands {
             Commands::Forward(args) => nodes::forward::run(&args, settings, printer),
             Commands::Node => nodes::answer::run(settings, printer),
             Commands::NodeFiles => Ok(nodes::answer::files(printer)),
+            Commands::NodeServe => nodes::answer::serve(settings, printer),
             Commands::Completions(args) => completions::run(&args, printer),
             Commands::Man => completions::man(printer),
             Commands::Agent(args) => agent::run(args, settings),

@@ -327,6 +327,54 @@ fn a_bootstrap_that_is_cut_off_is_continued_and_leaves_nothing() {
 
 #[test]
 #[ignore = "needs hosts: `cargo xtask test` provides them"]
+fn a_node_fetches_programs_from_another_of_its_pool_or_gets_them_from_here() {
+    let _turn = hosts();
+    let scene = Scene::with(&[]);
+    let config = scene.lab.join("ssh_config");
+    for host in ["11", "12"] {
+        scene.lab(&["exec", host, "umount", "/root/.cache/gradus"]);
+    }
+    let add = |name: &str| {
+        let output = scene.gradus(&["nodes", "add", name, "--pool", "lab", "--ssh-config", config.to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    let said = add("host-11");
+    assert!(said.contains("copied ") && !said.contains("fetch"), "no other node has it: {said}");
+    let said = add("host-12");
+    assert!(said.contains("fetched ") && said.contains("from `host-11`"), "{said}");
+    assert!(!said.contains("copied ") && !said.contains("cannot fetch"), "all came from the other node: {said}");
+    let serves = || scene.lab(&["exec", "11", "ps", "-eo", "args"]).contains("node-serve");
+    scene.wait("it serves nobody any more", 10, || !serves());
+    scene.ok(&["run", &scene.job("ssh/host-12", 2), "--json", "--yes"]);
+    assert_eq!(scene.weights(), super::expected(2));
+
+    // What the other node sends is wrong.
+    scene.ok(&["nodes", "rm", "host-12"]);
+    let spoil = "for blob in /root/.gradus/blobs/*; do printf x | dd of=$blob conv=notrunc; done";
+    scene.lab(&["exec", "11", "sh", "-c", spoil]);
+    let said = add("host-12");
+    let expected = "cannot fetch everything from `host-11`: what came is not what was sent";
+    assert!(said.contains(expected) && said.contains("copied "), "{said}");
+
+    // It is off.
+    scene.ok(&["nodes", "rm", "host-12"]);
+    scene.lab(&["kill", "11"]);
+    let said = add("host-12");
+    assert!(said.contains("cannot fetch everything from `host-11`: ") && said.contains("copied "), "{said}");
+    scene.lab(&["start", "11"]);
+    for host in ["11", "12"] {
+        scene.ok(&["nodes", "rm", &format!("host-{host}")]);
+        assert_eq!(scene.lab(&["exec", host, "ls", "-A", "/root/.gradus"]), "");
+    }
+    // It shares this machine's libtorch again, as the other does since its start.
+    scene.lab(&["kill", "12"]);
+    scene.lab(&["start", "12"]);
+}
+
+#[test]
+#[ignore = "needs hosts: `cargo xtask test` provides them"]
 fn programs_run_as_a_user_of_their_own_where_there_is_one() {
     let _turn = hosts();
     let scene = Scene::with(&[11]);

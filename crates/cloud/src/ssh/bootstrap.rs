@@ -3,8 +3,10 @@
 //!
 //! Everything is in `~/.gradus`. A copy is renamed only when it is complete, so that a broken connection leaves nothing
 //! that looks ready. `gradus` itself is copied first, as it is; with it there, the rest goes compressed and in chunks, and a
-//! copy that broke off is continued behind the last of them ([`transfer`]).
+//! copy that broke off is continued behind the last of them ([`transfer`]). What another node of the pool has comes from there
+//! ([`fetch`]).
 
+mod fetch;
 mod transfer;
 
 use std::fs::File;
@@ -14,10 +16,11 @@ use std::path::{Path, PathBuf};
 use domain::{Node, Rate, torch};
 
 use super::connection::{Connection, SshError, quoted};
+use super::peers::PeerNodes;
 use crate::provider::{ProviderAnswer, ProviderCall};
 
-pub use transfer::CopiedFiles;
 use transfer::SourceFolder;
+pub use transfer::{CopiedFiles, PeerCopy};
 
 /// Files to copy to machines.
 #[derive(Debug, Clone)]
@@ -57,7 +60,22 @@ impl Site {
         let words: String = words.iter().map(|word| format!(" {}", quoted(word))).collect();
         format!("{libtorch}exec {program} --home {}{words}", quoted(&self.root))
     }
+
+    /// What [`Site::serving_command`] prints where there is no such `gradus`.
+    const ABSENT: &'static str = "absent";
+
+    /// The line of a shell that has *another* machine serve blobs: that has the same folders below its own home folder.
+    fn serving_command(&self) -> String {
+        let name = |path: &str| quoted(path.rsplit('/').next().unwrap_or_default());
+        format!("sh -c {} sh {} {}", quoted(SERVE), name(&self.programs), name(&self.root))
+    }
 }
+
+/// Runs `gradus node-serve` of the executables of this hash, for this owner.
+const SERVE: &str = r#"cd && here=$(pwd -P)/.gradus && program=$here/bin/$1/gradus
+if [ -x "$program" ]; then exec "$program" --home "$here/homes/$2" node-serve; fi
+echo absent
+"#;
 
 /// Prints what exists, one line each; the arguments are the hash of the executables, the name of libtorch, the owner, the
 /// version of PyTorch, and the folder of devices. Images of clouds keep their Python in `/opt`.
@@ -96,10 +114,10 @@ pub fn folder_of(owner: &str) -> String {
 /// # Errors
 /// [`SshError`].
 pub fn prepare(connection: &Connection, program: &Executables, owner: &str) -> Result<Site, SshError> {
-    install(connection, program, owner).map(|(site, _)| site)
+    install(connection, program, owner, None).map(|(site, _)| site)
 }
 
-/// The same, with what was copied beside `gradus` itself; `None` where nothing was.
+/// The same, also from other nodes, with what was copied beside `gradus` itself; `None` where nothing was.
 ///
 /// # Errors
 /// [`SshError`].
@@ -107,6 +125,7 @@ pub fn install(
     connection: &Connection,
     program: &Executables,
     owner: &str,
+    peers: Option<&PeerNodes>,
 ) -> Result<(Site, Option<CopiedFiles>), SshError> {
     let here = |doing: &str, path: &Path| {
         let doing = format!("{doing} `{}`", path.display());
@@ -151,7 +170,7 @@ pub fn install(
     if missing.is_empty() {
         return Ok((site, None));
     }
-    let copied = transfer::install(connection, &site, &missing)?;
+    let copied = fetch::install(connection, &site, &missing, peers)?;
     Ok((site, Some(copied)))
 }
 

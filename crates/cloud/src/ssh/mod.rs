@@ -1,7 +1,7 @@
 //! The provider `ssh`: existing machines that can be reached by SSH.
 //!
 //! On each machine the provider [`Local`](crate::Local) does the work: a call is sent as JSON to `gradus node`, which
-//! answers it there ([`remote`]). Missing files are copied first ([`bootstrap`]), and while a machine is in use a
+//! answers it there ([`remote`]). Missing files are copied first ([`prepare`]), and while a machine is in use a
 //! [`tunnel`] forwards its agent's calls to the loop's socket, so that neither side opens a port.
 //!
 //! A machine runs one instance at a time. The placement of an instance is stored before the request is sent
@@ -11,7 +11,9 @@ pub mod bootstrap;
 mod connection;
 mod direct;
 mod inventory;
+mod peers;
 mod placement;
+mod prepare;
 mod remote;
 mod tunnel;
 
@@ -26,11 +28,12 @@ use domain::{Elapsed, InstanceId, Node, Offer};
 
 use crate::provider::{BillingRule, LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 
-pub use bootstrap::{CopiedFiles, Executables, Site, folder_of};
+pub use bootstrap::{CopiedFiles, Executables, PeerCopy, Site, folder_of};
 pub use connection::{Connection, SshError};
 pub use direct::{DirectDoor, NodeReach, calls_over_tls};
 use inventory::KnownNodes;
 pub use inventory::{Host, Inventory, NodeLink};
+pub use peers::{PeerLoad, PeerNodes};
 use placement::Placements;
 pub(crate) use remote::ask_joining;
 pub(crate) use tunnel::Tunnel;
@@ -79,6 +82,8 @@ pub struct Ssh {
     machines: Mutex<BTreeMap<NameAndAddress, Arc<Mutex<Machine>>>>,
     /// When each machine could not be reached last.
     failed: Mutex<BTreeMap<String, Instant>>,
+    /// Which of them others fetch programs from.
+    peers: PeerLoad,
 }
 
 /// Of a machine: its name may be given to another one.
@@ -109,7 +114,8 @@ impl Ssh {
 
     fn of(settings: SshSettings, nodes: KnownNodes) -> Ssh {
         let placements = Placements::new(&settings.home);
-        Ssh { placements, settings, nodes, machines: Mutex::default(), failed: Mutex::default() }
+        let (machines, failed, peers) = Default::default();
+        Ssh { placements, settings, nodes, machines, failed, peers }
     }
 
     /// The state of a machine; its lock also prevents two requests from preparing it concurrently.
@@ -211,26 +217,6 @@ impl Ssh {
         }
     }
 
-    /// Copies missing files, and ensures that the machine's agents can reach the loop.
-    fn prepare(&self, host: &Host) -> Result<(), SshError> {
-        let machine = self.machine(host);
-        let mut machine = locked(&machine);
-        let connection = self.connection(host);
-        if machine.site.is_none() {
-            machine.site = Some(bootstrap::prepare(&connection, &self.settings.program, &self.settings.owner)?);
-        }
-        self.connect(&mut machine, host)
-    }
-
-    fn connect(&self, machine: &mut Machine, host: &Host) -> Result<(), SshError> {
-        let Some(site) = machine.site.as_ref().filter(|_| host.reach == NodeReach::Tunnel) else { return Ok(()) };
-        if !machine.tunnel.as_mut().is_some_and(Tunnel::is_open) {
-            machine.tunnel = None;
-            machine.tunnel = Some(Tunnel::open(&self.connection(host), &site.socket(), &self.settings.socket)?);
-        }
-        Ok(())
-    }
-
     /// Whether agents there could reach this loop.
     fn has_way(&self, host: &Host) -> bool {
         host.reach == NodeReach::Tunnel || self.settings.door.is_some()
@@ -262,7 +248,7 @@ impl Ssh {
             let machine = self.machine(host);
             let mut machine = locked(&machine);
             if machine.site.is_none() {
-                match bootstrap::prepare(&connection, &self.settings.program, &self.settings.owner) {
+                match self.copy_programs(host) {
                     Ok(site) => machine.site = Some(site),
                     Err(error) => return ProviderAnswer::Unavailable(error.to_string()),
                 }

@@ -6,9 +6,11 @@
 //! Nothing is written in place, so two copies at the same time do not harm each other.
 //!
 //! The sender runs `gradus node-files` on the node twice, each time with an [`InstallRequest`] as a line on standard input: to
-//! look what is there, and to send what is not, as [frames](write_frame).
+//! look what is there, and to send what is not, as [frames](write_frame). In between, the node may read from another one that
+//! holds it ([`share`]).
 
 mod digest;
+mod share;
 mod store;
 
 use std::io::{self, BufRead, Read, Write};
@@ -17,6 +19,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use digest::{RunningHash, sha256};
+pub use share::{BlobPeer, FetchSecret, ServeOffer, ServeRequest, serve};
 use store::BlobFolder;
 
 /// The version of [`InstallRequest`].
@@ -47,13 +50,15 @@ pub struct InstallRequest {
 }
 
 /// What a node does about a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstallStep {
     /// It only says how many chunks it holds.
     Look,
     /// It reads the frames that follow, those of each blob from its chunk `from`, and installs the targets.
     Receive,
+    /// It reads the blobs from another node, each from its chunk `from`.
+    Fetch(BlobPeer),
 }
 
 /// A blob, and how much of it is sent.
@@ -112,12 +117,13 @@ pub fn answer(mut input: impl BufRead) -> InstallAnswer {
         Ok(folder) => folder,
         Err(why) => return failed(why),
     };
-    let done = match request.step {
+    let done = match &request.step {
         InstallStep::Look => {
             folder.sweep(&request);
             Ok(())
         }
         InstallStep::Receive => received(&folder, &request, &mut input),
+        InstallStep::Fetch(peer) => share::fetch(&folder, &request.blobs, peer),
     };
     InstallAnswer { held: request.blobs.iter().map(|blob| folder.held(blob)).collect(), failed: done.err() }
 }

@@ -5,7 +5,10 @@ pub(super) mod pools;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use cloud::ssh::{Connection, CopiedFiles, Executables, Host, Inventory, NodeReach, SshError, bootstrap};
+use cloud::ssh::{
+    Connection, CopiedFiles, Executables, Host, Inventory, NodeReach, PeerCopy, PeerLoad, PeerNodes, SshError,
+    bootstrap,
+};
 use domain::{Node, Offer, Rate};
 use server::Home;
 
@@ -86,18 +89,20 @@ fn add(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u
         true => printer.say(format!("connecting to {}", host.address)),
         false => printer.say(format!("connecting to {}; a new machine gets {}", host.address, copies(settings))),
     }
-    let (node, copied) = prepared(&host, &ssh.program, home.owner())?;
-    copied.into_iter().for_each(|copied| printer.say(copied_line(&copied)));
+    let known = inventory.hosts.iter().position(|other| other.name == host.name);
+    // Others of its pool may have what it needs, and its connection may have been measured.
+    host.pool = host.pool.or_else(|| inventory.hosts[known?].pool.clone());
+    host.link = known.and_then(|index| inventory.hosts[index].link);
+    let peers = PeerNodes { node: &host, inventory: &inventory, owner: home.owner(), load: &PeerLoad::default() };
+    let (node, copied) = prepared(&peers, &ssh.program)?;
+    copied.iter().flat_map(copied_lines).for_each(|line| printer.say(line));
     host.node = node;
     let mut inventory = inventory;
-    let known = inventory.hosts.iter().position(|other| other.name == host.name);
     match known {
         Some(index) => {
             host.is_drained = inventory.hosts[index].is_drained;
-            host.pool = host.pool.or_else(|| inventory.hosts[index].pool.clone());
             host.reach = args.reach.unwrap_or(inventory.hosts[index].reach);
             host.facts = inventory.hosts[index].facts.clone();
-            host.link = inventory.hosts[index].link;
             describe(&mut host, &ssh.program, home.owner());
             inventory.hosts[index] = host.clone();
         }
@@ -171,9 +176,10 @@ fn check_name(name: &str) -> Result<(), Error> {
 }
 
 /// Copies missing files to a machine, and queries its hardware.
-fn prepared(host: &Host, program: &Executables, owner: &str) -> Result<(Node, Option<CopiedFiles>), Error> {
+fn prepared(peers: &PeerNodes, program: &Executables) -> Result<(Node, Option<CopiedFiles>), Error> {
+    let (host, owner) = (peers.node, peers.owner);
     let connection = Connection::new(host, owner);
-    let (site, copied) = bootstrap::install(&connection, program, owner).map_err(|error| {
+    let (site, copied) = bootstrap::install(&connection, program, owner, Some(peers)).map_err(|error| {
         let hint = Some(unprepared(&error, &host.address));
         Error::Code { message: error.to_string(), hint, code: exit::WORLD }
     })?;
@@ -185,11 +191,17 @@ fn prepared(host: &Host, program: &Executables, owner: &str) -> Result<(Node, Op
     Ok((node, copied))
 }
 
-/// What was copied beside `gradus` itself, in a line.
-fn copied_line(copied: &CopiedFiles) -> String {
-    let CopiedFiles { whole, held, sent } = *copied;
-    let rest = size(whole.0.saturating_sub(held.0));
-    match held.0 {
+/// What was copied beside `gradus` itself, in lines: from other nodes, and from here.
+fn copied_lines(copied: &CopiedFiles) -> Vec<String> {
+    let CopiedFiles { whole, held, sent, peers } = copied;
+    let mut lines: Vec<String> = peers.iter().flat_map(peer_lines).collect();
+    let of_peers: u64 = peers.iter().map(|copied| copied.bytes.0).sum();
+    let rest = whole.0.saturating_sub(held.0).saturating_sub(of_peers);
+    if rest == 0 && of_peers > 0 {
+        return lines;
+    }
+    let rest = size(rest);
+    lines.push(match held.0 {
         0 => format!("copied {rest} of programs and libraries, compressed to {}", size(sent.0)),
         held => format!(
             "copied {rest} of programs and libraries, compressed to {}; {} of {} were there already",
@@ -197,7 +209,16 @@ fn copied_line(copied: &CopiedFiles) -> String {
             size(held),
             size(whole.0)
         ),
-    }
+    });
+    lines
+}
+
+/// What came from another node, and why not everything did.
+fn peer_lines(copied: &PeerCopy) -> Vec<String> {
+    let PeerCopy { peer, bytes, failed } = copied;
+    let came = (bytes.0 > 0).then(|| format!("fetched {} of programs and libraries from `{peer}`", size(bytes.0)));
+    let failed = failed.as_ref().map(|why| format!("cannot fetch everything from `{peer}`: {why}"));
+    came.into_iter().chain(failed).collect()
 }
 
 /// Adds what the machine says of itself. Disk and network are measured where it is new or was changed.
@@ -250,14 +271,33 @@ mod tests {
     #[test]
     fn what_was_copied_is_said_with_what_was_there() {
         let check = |held: u64, expected: &str| {
-            let copied = CopiedFiles { whole: Bytes(500_000_000), held: Bytes(held), sent: Bytes(30_000_000) };
-            assert_eq!(copied_line(&copied), expected);
+            let (whole, sent) = (Bytes(500_000_000), Bytes(30_000_000));
+            let copied = CopiedFiles { whole, held: Bytes(held), sent, peers: Vec::new() };
+            assert_eq!(copied_lines(&copied), [expected]);
         };
         check(0, "copied 500 MB of programs and libraries, compressed to 30.0 MB");
         check(
             400_000_000,
             "copied 100 MB of programs and libraries, compressed to 30.0 MB; 400 MB of 500 MB were there already",
         );
+    }
+
+    #[test]
+    fn what_came_from_another_node_is_said_and_why_not_everything_did() {
+        let check = |bytes: u64, failed: Option<&str>, expected: &[&str]| {
+            let peer = PeerCopy { peer: "west".into(), bytes: Bytes(bytes), failed: failed.map(str::to_owned) };
+            let (whole, held, sent) = (Bytes(500_000_000), Bytes(0), Bytes(1000));
+            let copied = CopiedFiles { whole, held, sent, peers: vec![peer] };
+            assert_eq!(copied_lines(&copied), expected);
+        };
+        let all = "fetched 500 MB of programs and libraries from `west`";
+        check(500_000_000, None, &[all]);
+        let failed = "cannot fetch everything from `west`: the copy broke off";
+        let some = "fetched 400 MB of programs and libraries from `west`";
+        let rest = "copied 100 MB of programs and libraries, compressed to 1.00 kB";
+        check(400_000_000, Some("the copy broke off"), &[some, failed, rest]);
+        let rest = "copied 500 MB of programs and libraries, compressed to 1.00 kB";
+        check(0, Some("the copy broke off"), &[failed, rest]);
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! `gradus node`: one request of the provider `ssh`, answered on the machine itself by the provider `local`; and `gradus
-//! node-files`, the other end of copying programs and libraries to it.
+//! node-files`, the other end of copying programs and libraries to it, and `gradus node-serve`, from which another one reads them.
 
-use std::io::Read;
+use std::io::{BufRead, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cloud::{Local, LocalSettings, Provider, ProviderCall};
 use domain::rental::{NODE_SCHEMA, NodeRequest, ProviderAnswer, Refusal};
+use node::blobs::ServeRequest;
 
 use crate::error::{Error, exit};
 use crate::printer::Printer;
@@ -17,11 +21,8 @@ use crate::settings::GlobalSettings;
 pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let mut text = String::new();
     let read = std::io::stdin().read_to_string(&mut text);
-    read.map_err(Error::file("read", std::path::Path::new("stdin")))?;
-    let request: NodeRequest = serde_json::from_str(&text).map_err(|error| Error::Usage {
-        message: format!("stdin is no request of gradus: {error}"),
-        hint: "this command is used by gradus itself; add a node with `gradus nodes add`".to_owned(),
-    })?;
+    read.map_err(Error::file("read", Path::new("stdin")))?;
+    let request: NodeRequest = serde_json::from_str(&text).map_err(|error| no_request(&error))?;
     let answer = match request.schema > NODE_SCHEMA {
         true => ProviderAnswer::Unavailable(format!(
             "the request is of version {}, and this program reads up to {NODE_SCHEMA}",
@@ -37,6 +38,35 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
 pub fn files(printer: &mut Printer) -> u8 {
     printer.json(&node::blobs::answer(std::io::stdin().lock()));
     exit::DONE
+}
+
+/// `gradus node-serve`: reads which blobs another node may fetch, prints where, and serves them to it while stdin is open.
+///
+/// # Errors
+/// [`Error::Usage`] when the request cannot be read.
+pub fn serve(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line);
+    read.map_err(Error::file("read", Path::new("stdin")))?;
+    let request: ServeRequest = serde_json::from_str(&line).map_err(|error| no_request(&error))?;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let sets = Arc::clone(&is_over);
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        sets.store(true, Ordering::Relaxed);
+    });
+    // The home is `.gradus/homes/OWNER`.
+    let root = settings.home.ancestors().nth(2).unwrap_or(&settings.home);
+    let address = address(&GlobalSettings::variable("SSH_CONNECTION").unwrap_or_default());
+    node::blobs::serve(root, &request, address.as_deref(), &is_over, |offer| printer.json(offer));
+    Ok(exit::DONE)
+}
+
+fn no_request(error: &serde_json::Error) -> Error {
+    Error::Usage {
+        message: format!("stdin is no request of gradus: {error}"),
+        hint: "this command is used by gradus itself; add a node with `gradus nodes add`".to_owned(),
+    }
 }
 
 fn answer(request: NodeRequest, settings: &GlobalSettings) -> Result<ProviderAnswer, Error> {

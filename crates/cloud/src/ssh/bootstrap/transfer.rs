@@ -14,15 +14,30 @@ use node::blobs::{
 use super::Site;
 use crate::ssh::connection::{Connection, SshError};
 
+const DOING: &str = "install programs and libraries";
+
 /// What was copied to a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CopiedFiles {
     /// Contents of all files that it needed; of equal ones once.
     pub whole: Bytes,
     /// What of these it held, of a copy that broke off or of another version.
     pub held: Bytes,
-    /// What was sent of the rest, compressed.
+    /// What was sent from here, compressed.
     pub sent: Bytes,
+    /// What came from other nodes.
+    pub peers: Vec<PeerCopy>,
+}
+
+/// What was fetched from one other node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerCopy {
+    /// Its name.
+    pub peer: String,
+    /// Contents that came from it, as they are when they are not compressed.
+    pub bytes: Bytes,
+    /// Why not everything came that it was asked for.
+    pub failed: Option<String>,
 }
 
 /// A folder there, and the files here that it is to have.
@@ -44,60 +59,129 @@ struct SourceBlob {
     blob: InstallBlob,
 }
 
-/// Installs folders below `.gradus` of a machine, on which `gradus` is already.
-///
-/// # Errors
-/// [`SshError`].
-pub(super) fn install(connection: &Connection, site: &Site, from: &[SourceFolder]) -> Result<CopiedFiles, SshError> {
-    let doing = "install programs and libraries";
-    let failed = |why: String| SshError::Failed { host: connection.host().to_owned(), doing: doing.to_owned(), why };
-    let (targets, mut sources) = hashed(from)
-        .map_err(|(path, source)| SshError::Here { doing: format!("read `{}`", path.display()), source })?;
-    let remote = site.command(&["node-files"]);
-    let line = |step: InstallStep, sources: &[SourceBlob]| {
-        let blobs = sources.iter().map(|source| source.blob.clone()).collect();
-        let root = PathBuf::from(&site.installed);
-        let request = InstallRequest { schema: INSTALL_SCHEMA, root, step, blobs, targets: targets.clone() };
-        let mut line = serde_json::to_vec(&request).map_err(|error| failed(error.to_string()))?;
-        line.push(b'\n');
-        Ok::<Vec<u8>, SshError>(line)
-    };
-    let read = |said: &[u8]| match serde_json::from_slice::<InstallAnswer>(said) {
-        Ok(InstallAnswer { failed: Some(why), .. }) => Err(failed(why)),
-        Ok(answer) => Ok(answer.held),
-        Err(error) => Err(failed(format!("`gradus node-files` answered: {error}"))),
-    };
-    // Where it runs it says itself what goes wrong, and ends well.
-    let held = read(&connection.run(super::RUN_GRADUS, &remote, &line(InstallStep::Look, &sources)?)?)?;
-    for (source, held) in sources.iter_mut().zip(held) {
-        source.blob.from = held.min(source.blob.chunks);
-    }
-    let line = line(InstallStep::Receive, &sources)?;
-    // What went wrong here is known better than what the machine makes of it.
-    let (mut sent, mut own) = (0, None);
-    let said = connection.feed(doing, &remote, |pipe| match send(&line, &sources, pipe) {
-        Ok(bytes) => {
-            sent = bytes;
-            Ok(())
-        }
-        Err(error) => {
-            let kind = error.kind();
-            own = Some(error);
-            Err(kind.into())
-        }
-    })?;
-    // It stops reading where it cannot go on, and says why.
-    if let Some(source) = own.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
-        return Err(SshError::Here { doing: format!("send files to `{}`", connection.host()), source });
-    }
-    read(&said)?;
-    Ok(counted(&sources, sent))
+/// A copy of folders to a machine: what they are made of, and what of it is there.
+#[derive(Debug)]
+pub(super) struct InstallCopy<'a> {
+    connection: &'a Connection,
+    site: &'a Site,
+    targets: Vec<InstallTarget>,
+    sources: Vec<SourceBlob>,
 }
 
-fn counted(sources: &[SourceBlob], sent: u64) -> CopiedFiles {
-    let held: u64 = sources.iter().map(|source| source.bytes.min(u64::from(source.blob.from) * CHUNK)).sum();
-    let whole: u64 = sources.iter().map(|source| source.bytes).sum();
-    CopiedFiles { whole: Bytes(whole), held: Bytes(held), sent: Bytes(sent) }
+impl<'a> InstallCopy<'a> {
+    /// Reads what is to be copied. It is not known yet what the machine holds of it.
+    ///
+    /// # Errors
+    /// When a file here cannot be read.
+    pub fn new(connection: &'a Connection, site: &'a Site, from: &[SourceFolder]) -> Result<InstallCopy<'a>, SshError> {
+        let (targets, sources) = hashed(from)
+            .map_err(|(path, source)| SshError::Here { doing: format!("read `{}`", path.display()), source })?;
+        Ok(InstallCopy { connection, site, targets, sources })
+    }
+
+    /// Where things are on the machine.
+    pub fn site(&self) -> &'a Site {
+        self.site
+    }
+
+    /// Contents of all blobs.
+    pub fn whole(&self) -> Bytes {
+        Bytes(self.sources.iter().map(|source| source.bytes).sum())
+    }
+
+    /// What the machine held of them when it was looked at last.
+    pub fn held(&self) -> Bytes {
+        held(&self.sources)
+    }
+
+    /// The blobs that the machine does not hold whole, each with the first chunk that is missing.
+    pub fn missing(&self) -> Vec<InstallBlob> {
+        let missing = self.sources.iter().map(|source| &source.blob).filter(|blob| blob.from < blob.chunks);
+        missing.cloned().collect()
+    }
+
+    /// Asks the machine what it holds.
+    ///
+    /// # Errors
+    /// [`SshError`].
+    pub fn look(&mut self) -> Result<(), SshError> {
+        let blobs = self.sources.iter().map(|source| source.blob.clone()).collect();
+        let answer = self.ask(InstallStep::Look, blobs)?;
+        let held = self.read(answer)?;
+        for (source, held) in self.sources.iter_mut().zip(held) {
+            source.blob.from = held.min(source.blob.chunks);
+        }
+        Ok(())
+    }
+
+    /// Makes a request that no frames follow. Where it runs it says itself what goes wrong, and ends well.
+    ///
+    /// # Errors
+    /// [`SshError`].
+    pub fn ask(&self, step: InstallStep, blobs: Vec<InstallBlob>) -> Result<InstallAnswer, SshError> {
+        let line = self.line(step, blobs)?;
+        let said = self.connection.run(super::RUN_GRADUS, &self.command(), &line)?;
+        self.parse(&said)
+    }
+
+    /// Sends what the machine does not hold, and has the folders made; returns how many bytes were sent.
+    ///
+    /// # Errors
+    /// [`SshError`].
+    pub fn send(&self) -> Result<u64, SshError> {
+        let blobs = self.sources.iter().map(|source| source.blob.clone()).collect();
+        let line = self.line(InstallStep::Receive, blobs)?;
+        // What went wrong here is known better than what the machine makes of it.
+        let (mut sent, mut own) = (0, None);
+        let said = self.connection.feed(DOING, &self.command(), |pipe| match send(&line, &self.sources, pipe) {
+            Ok(bytes) => {
+                sent = bytes;
+                Ok(())
+            }
+            Err(error) => {
+                let kind = error.kind();
+                own = Some(error);
+                Err(kind.into())
+            }
+        })?;
+        // It stops reading where it cannot continue, and says why.
+        if let Some(source) = own.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
+            return Err(SshError::Here { doing: format!("send files to `{}`", self.connection.host()), source });
+        }
+        self.read(self.parse(&said)?)?;
+        Ok(sent)
+    }
+
+    fn command(&self) -> String {
+        self.site.command(&["node-files"])
+    }
+
+    fn line(&self, step: InstallStep, blobs: Vec<InstallBlob>) -> Result<Vec<u8>, SshError> {
+        let (root, targets) = (PathBuf::from(&self.site.installed), self.targets.clone());
+        let request = InstallRequest { schema: INSTALL_SCHEMA, root, step, blobs, targets };
+        let mut line = serde_json::to_vec(&request).map_err(|error| self.failed(error.to_string()))?;
+        line.push(b'\n');
+        Ok(line)
+    }
+
+    fn parse(&self, said: &[u8]) -> Result<InstallAnswer, SshError> {
+        serde_json::from_slice(said).map_err(|error| self.failed(format!("`gradus node-files` answered: {error}")))
+    }
+
+    fn read(&self, answer: InstallAnswer) -> Result<Vec<u32>, SshError> {
+        match answer.failed {
+            Some(why) => Err(self.failed(why)),
+            None => Ok(answer.held),
+        }
+    }
+
+    fn failed(&self, why: String) -> SshError {
+        SshError::Failed { host: self.connection.host().to_owned(), doing: DOING.to_owned(), why }
+    }
+}
+
+fn held(sources: &[SourceBlob]) -> Bytes {
+    Bytes(sources.iter().map(|source| source.bytes.min(u64::from(source.blob.from) * CHUNK)).sum())
 }
 
 /// What the machine is to install, and each blob of it once, in the order in which they are needed.
@@ -218,13 +302,12 @@ mod tests {
         sources[1].blob.from = 2;
         let rest = send(b"line\n", &sources, &mut io::sink()).unwrap();
         assert!(rest < all, "{rest} of {all}");
-        let copied = counted(&sources, rest);
-        assert_eq!((copied.whole.0, copied.held.0), (2 * CHUNK + 5 + 5 + 11, 2 * CHUNK));
+        assert_eq!(held(&sources).0, 2 * CHUNK);
         for source in &mut sources {
             source.blob.from = source.blob.chunks;
         }
         assert_eq!(send(b"line\n", &sources, &mut io::sink()).unwrap(), 5);
-        assert_eq!(counted(&sources, 5).held, copied.whole, "the last chunk is short");
+        assert_eq!(held(&sources).0, 2 * CHUNK + 5 + 5 + 11, "the last chunk is short");
     }
 
     #[test]
@@ -242,9 +325,9 @@ mod tests {
             let request = InstallRequest { schema, root, step, blobs, targets: targets.clone() };
             let mut wire = Vec::<u8>::new();
             let line = format!("{}\n", serde_json::to_string(&request).unwrap());
-            match step {
-                InstallStep::Look => wire.extend_from_slice(line.as_bytes()),
-                InstallStep::Receive => {
+            match held {
+                None => wire.extend_from_slice(line.as_bytes()),
+                Some(_) => {
                     send(line.as_bytes(), &sources, &mut wire).unwrap();
                 }
             }

@@ -1,0 +1,215 @@
+//! Which node another one fetches programs from before the rest is copied from here.
+//!
+//! Nodes of one pool are taken to reach each other, as ranks of a job on them do. Between pools that is not known, and may cost
+//! money. A node is read by few at a time: it may be training.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::inventory::{Host, Inventory, NodeLink};
+
+/// Nodes that read from one at the same time, of those that this process prepares.
+const READERS: usize = 2;
+
+/// How many others a node asks before everything comes from here.
+const ASKED: usize = 2;
+
+/// For so long a node is not asked again from which nothing could be fetched.
+const FAILED: Duration = Duration::from_secs(300);
+
+/// A peer that sends fewer bytes per second is given up, whatever the connection from here carries.
+const SLOWEST: u64 = 256_000;
+
+/// And one that sends more is not: what it compresses is not compared with a faster connection.
+const FAST_ENOUGH: u64 = 8_000_000;
+
+/// Who reads from which node now, and which nodes could not be read from.
+#[derive(Debug, Default)]
+pub struct PeerLoad(Mutex<BTreeMap<String, PeerState>>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct PeerState {
+    readers: usize,
+    failed: Option<Instant>,
+}
+
+/// What is known of a node from which another one may fetch.
+#[derive(Debug, Clone, Copy)]
+struct PeerFacts<'a> {
+    host: &'a Host,
+    readers: usize,
+    has_failed: bool,
+}
+
+/// A node that is prepared, and those that may have what it needs.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerNodes<'a> {
+    /// The node.
+    pub node: &'a Host,
+    /// All nodes.
+    pub inventory: &'a Inventory,
+    /// The owner of the home.
+    pub owner: &'a str,
+    /// Who is read from now.
+    pub load: &'a PeerLoad,
+}
+
+impl<'a> PeerNodes<'a> {
+    /// The next node to fetch from, after those that were asked already.
+    pub(super) fn take_slot(&self, asked: &BTreeSet<String>) -> Option<ReaderSlot<'a>> {
+        let mut states = self.load.locked();
+        let facts = |host: &'a Host| {
+            let state = states.get(&host.name).copied().unwrap_or_default();
+            let has_failed = state.failed.is_some_and(|at| at.elapsed() < FAILED);
+            PeerFacts { host, readers: state.readers, has_failed }
+        };
+        let known: Vec<PeerFacts<'a>> = self.inventory.hosts.iter().map(facts).collect();
+        let host = peer_for(self.node, &known, asked)?;
+        states.entry(host.name.clone()).or_default().readers += 1;
+        Some(ReaderSlot { host, load: self.load })
+    }
+}
+
+impl PeerLoad {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<String, PeerState>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that programs were installed on a node: it may have failed before because it did not have them.
+    pub(super) fn note_prepared(&self, node: &str) {
+        if let Some(state) = self.locked().get_mut(node) {
+            state.failed = None;
+        }
+    }
+}
+
+/// One reader of a node, until this is dropped.
+#[derive(Debug)]
+pub(super) struct ReaderSlot<'a> {
+    /// The node that is read.
+    pub host: &'a Host,
+    load: &'a PeerLoad,
+}
+
+impl ReaderSlot<'_> {
+    /// Notes that nothing more can be fetched from it.
+    pub fn note_failed(&self) {
+        self.load.locked().entry(self.host.name.clone()).or_default().failed = Some(Instant::now());
+    }
+}
+
+impl Drop for ReaderSlot<'_> {
+    fn drop(&mut self) {
+        if let Some(state) = self.load.locked().get_mut(&self.host.name) {
+            state.readers = state.readers.saturating_sub(1);
+        }
+    }
+}
+
+/// The node that another one asks next: of its own pool or, like itself, of none, the one with the fewest readers. `None` where
+/// the rest is copied from here.
+fn peer_for<'a>(node: &Host, known: &[PeerFacts<'a>], asked: &BTreeSet<String>) -> Option<&'a Host> {
+    if asked.len() >= ASKED {
+        return None;
+    }
+    // One machine may have two names.
+    let is_itself = |host: &Host| host.name == node.name || host.address == node.address && host.config == node.config;
+    let may_have_it = |host: &Host| host.is_prepared && !host.is_drained && host.pool == node.pool;
+    let is_free = |peer: &PeerFacts| !peer.has_failed && peer.readers < READERS;
+    let able = known.iter().filter(|peer| is_free(peer) && may_have_it(peer.host) && !is_itself(peer.host));
+    able.filter(|peer| !asked.contains(&peer.host.name)).min_by_key(|peer| peer.readers).map(|peer| peer.host)
+}
+
+/// The bytes per second below which a peer is given up: half of what the connection from here carries, as far as that was
+/// measured.
+pub(super) fn slowest_peer(link: Option<NodeLink>) -> u64 {
+    link.map_or(SLOWEST, |link| (link.to.0 / 2).clamp(SLOWEST, FAST_ENOUGH))
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{Bytes, Node, Rate};
+
+    use super::*;
+    use crate::ssh::NodeReach;
+
+    fn host(name: &str, pool: Option<&str>) -> Host {
+        Host {
+            name: name.into(),
+            address: format!("me@{name}"),
+            config: None,
+            pool: pool.map(str::to_owned),
+            reach: NodeReach::Tunnel,
+            rate: Rate::default(),
+            node: Node::default(),
+            is_drained: false,
+            is_prepared: true,
+            facts: None,
+            link: None,
+        }
+    }
+
+    /// The name of the node that `new`, of the pool `lab`, asks among these, each with its readers and whether it has failed.
+    fn asked_of(known: &[(Host, usize, bool)], asked: &[&str]) -> Option<String> {
+        let facts: Vec<PeerFacts> = known
+            .iter()
+            .map(|(host, readers, has_failed)| PeerFacts { host, readers: *readers, has_failed: *has_failed })
+            .collect();
+        let asked = asked.iter().map(|name| (*name).to_owned()).collect();
+        peer_for(&host("new", Some("lab")), &facts, &asked).map(|host| host.name.clone())
+    }
+
+    #[test]
+    fn a_node_asks_one_of_its_pool_that_has_few_readers() {
+        let lab = |name: &str| host(name, Some("lab"));
+        let check = |known: &[(Host, usize, bool)], expected: Option<&str>| {
+            assert_eq!(asked_of(known, &[]).as_deref(), expected, "{known:?}");
+        };
+        check(&[], None);
+        check(&[(lab("new"), 0, false)], None);
+        check(&[(Host { address: "me@new".into(), ..lab("alias") }, 0, false)], None);
+        check(&[(lab("a"), 0, false), (lab("b"), 0, false)], Some("a"));
+        check(&[(lab("a"), 1, false), (lab("b"), 0, false)], Some("b"));
+        check(&[(lab("a"), READERS, false)], None);
+        check(&[(lab("a"), 0, true), (lab("b"), 1, false)], Some("b"));
+        check(&[(host("a", Some("other")), 0, false), (host("b", None), 0, false)], None);
+        check(&[(Host { is_prepared: false, ..lab("a") }, 0, false)], None);
+        check(&[(Host { is_drained: true, ..lab("a") }, 0, false)], None);
+    }
+
+    #[test]
+    fn after_two_others_everything_comes_from_here() {
+        let known: Vec<_> = ["a", "b", "c"].map(|name| (host(name, Some("lab")), 0, false)).into();
+        assert_eq!(asked_of(&known, &["a"]).as_deref(), Some("b"));
+        assert_eq!(asked_of(&known, &["a", "b"]), None);
+    }
+
+    #[test]
+    fn a_reader_counts_until_it_has_ended_and_a_failure_for_a_while() {
+        let inventory = Inventory { hosts: vec![host("a", None), host("new", None)] };
+        let load = PeerLoad::default();
+        let peers = PeerNodes { node: &inventory.hosts[1], inventory: &inventory, owner: "me", load: &load };
+        let next = || peers.take_slot(&BTreeSet::new());
+        let (first, second) = (next(), next());
+        assert!(first.is_some() && second.is_some() && next().is_none(), "two at a time");
+        drop(first);
+        assert_eq!(next().map(|slot| slot.host.name.clone()).as_deref(), Some("a"));
+        second.unwrap().note_failed();
+        assert!(next().is_none());
+        load.note_prepared("a");
+        assert!(next().is_some());
+    }
+
+    #[test]
+    fn a_peer_may_be_half_as_fast_as_the_connection_from_here() {
+        let check = |to: u64, expected: u64| {
+            let link = NodeLink { to: Bytes(to), from: Bytes(to), round_trip_us: 1 };
+            assert_eq!(slowest_peer(Some(link)), expected);
+        };
+        check(0, SLOWEST);
+        check(2_000_000, 1_000_000);
+        check(1_000_000_000, FAST_ENOUGH);
+        assert_eq!(slowest_peer(None), SLOWEST);
+    }
+}
