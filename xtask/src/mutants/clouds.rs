@@ -52,6 +52,22 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "a_bid_is_what_the_plan_promised" },
     },
     SourceMutant {
+        name: "public-subnets-are-private",
+        harm: "machines without a public address are put where they reach nothing, and are paid for until they are given up",
+        file: "crates/cloud/src/aws/wire/networks.rs",
+        from: "() if self.gateway_id.starts_with(\"igw-\") => WayOut::InternetGateway,",
+        to: "() if self.gateway_id.starts_with(\"igw-\") => WayOut::Translated,",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "a_subnet_is_private_by" },
+    },
+    SourceMutant {
+        name: "private-machines-do-not-let-in-their-server",
+        harm: "a machine without a public address is rented where its server cannot enter it",
+        file: "crates/cloud/src/aws/site.rs",
+        from: "[Some(public), own].into_iter()",
+        to: "[Some(public), own.filter(|_| false)].into_iter()",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "let_in_its_private_address" },
+    },
+    SourceMutant {
         name: "other-accounts-are-taken-for-this-one",
         harm: "a machine of an account that was used before counts as gone while it costs money",
         file: "crates/cloud/src/rented/account.rs",

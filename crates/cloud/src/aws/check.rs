@@ -124,6 +124,7 @@ fn probes() -> Vec<Query> {
         query::describe_regions(),
         query::describe_image("ami-00000000000000000"),
         query::describe_subnets(None),
+        query::describe_route_tables(Some("vpc-00000000000000000")),
         query::describe_group("gradus-check", "vpc-00000000000000000"),
         query::dry(query::describe_spot_prices(&["c7i.large"], "2026-01-01T00:00:00Z", None)),
         query::dry(query::run_instances(one)),
@@ -150,7 +151,7 @@ fn statements() -> Vec<Value> {
             "Sid": "GradusLooks", "Effect": "Allow", "Resource": "*",
             "Action": [
                 "ec2:DescribeInstances", "ec2:DescribeRegions", "ec2:DescribeImages", "ec2:DescribeSubnets",
-                "ec2:DescribeSecurityGroups", "ec2:DescribeSpotPriceHistory"
+                "ec2:DescribeRouteTables", "ec2:DescribeSecurityGroups", "ec2:DescribeSpotPriceHistory"
             ],
         }),
         json!({

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use domain::Timestamp;
 use serde::de::DeserializeOwned;
 
-use super::credentials::{CredentialSources, Lease};
+use super::credentials::{CredentialSource, CredentialSources, Lease, OwnNetwork, own_network};
 use super::wire::answers::{self, Caller, Identity, ListedMachine, Machines};
 use super::wire::failure::AwsFailure;
 use super::wire::query::{self, Query};
@@ -216,6 +216,18 @@ impl Client {
         let text = value["Parameter"]["Value"].as_str();
         let absent = || format!("the reply of AWS Systems Manager has no value for the parameter `{name}`");
         text.map(str::to_owned).ok_or_else(|| AwsFailure::Doubt(absent()))
+    }
+
+    /// The network of this machine, where it is one of EC2 whose role is used. Others are not asked: nothing would answer there,
+    /// after seconds.
+    ///
+    /// # Errors
+    /// [`AwsFailure::Doubt`] where the metadata service does not answer for now.
+    pub fn own_network(&self) -> Result<Option<OwnNetwork>, AwsFailure> {
+        match self.sources.source() {
+            Ok(CredentialSource::Metadata { endpoint }) => own_network(self.transport.as_ref(), &endpoint),
+            Ok(_) | Err(_) => Ok(None),
+        }
     }
 
     /// The public address of this machine, as seen by AWS.

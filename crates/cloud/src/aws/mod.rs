@@ -15,6 +15,7 @@ mod end;
 mod kept;
 mod launch;
 mod look;
+mod network;
 mod offers;
 mod order;
 mod site;
@@ -37,6 +38,7 @@ pub use crate::rented::{MachineChoice, ReachSettings};
 pub use audit::Auditor;
 pub use check::{CheckReport, Permission, check, policy};
 pub use client::{Client, now};
+pub use network::Addresses;
 pub use offers::{disk_rate, offers, with_disk};
 pub(crate) use order::base64;
 pub use site::zones;
@@ -74,8 +76,11 @@ const TRAITS: ProviderTraits = ProviderTraits {
 pub struct AwsOptions {
     /// An image, `ami-…`, or the public parameter that names one.
     pub image: Option<String>,
-    /// A subnet for each region; without one the default network is used.
+    /// A subnet for each region; without one it follows from the addresses that machines have.
     pub subnets: BTreeMap<String, String>,
+    /// Which addresses machines have; without it private ones where this machine is in the same network and a subnet there has
+    /// a way out, or else public ones.
+    pub addresses: Option<Addresses>,
     /// Capacity that the account has reserved, `cr-…`, for machines on demand of its types and zones.
     pub reservations: Vec<String>,
     /// The addresses that machines let in by SSH, such as `192.0.2.1/32`.

@@ -31,6 +31,8 @@ pub struct LaunchSite {
     pub root_device: String,
     pub group: String,
     pub subnet: Option<String>,
+    /// Whether a public address is refused, which needs a subnet.
+    pub is_private: bool,
     /// Reserved capacity that it uses.
     pub reserved: Option<ReservedPlace>,
 }
@@ -51,7 +53,6 @@ pub fn order(
         ("MinCount", &count),
         ("MaxCount", &count),
         ("ClientToken", &request.token),
-        ("SecurityGroupId.1", &site.group),
         ("InstanceInitiatedShutdownBehavior", "terminate"),
         ("MetadataOptions.HttpEndpoint", "enabled"),
         ("MetadataOptions.HttpTokens", "required"),
@@ -65,8 +66,8 @@ pub fn order(
         ("UserData", &base64(user_data.as_bytes())),
     ]);
     let zone = site.reserved.as_ref().map(|reserved| reserved.zone.clone()).or_else(|| choice.zone.clone());
-    let optional = [("SubnetId", &site.subnet), ("Placement.AvailabilityZone", &zone)];
-    sent.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))));
+    sent.extend(zone.map(|zone| ("Placement.AvailabilityZone".to_owned(), zone)));
+    sent.extend(interface(site));
     if choice.is_spot {
         sent.extend(params([
             ("InstanceMarketOptions.MarketType", "spot"),
@@ -84,6 +85,21 @@ pub fn order(
     }
     sent.extend(tags(request, owner));
     sent
+}
+
+/// The subnet and the security group: of the machine, or of an interface where what the subnet gives is overruled, since AWS takes
+/// no mixture of both.
+fn interface(site: &LaunchSite) -> Params {
+    match (&site.subnet, site.is_private) {
+        (Some(subnet), true) => params([
+            ("NetworkInterface.1.DeviceIndex", "0"),
+            ("NetworkInterface.1.SubnetId", subnet),
+            ("NetworkInterface.1.AssociatePublicIpAddress", "false"),
+            ("NetworkInterface.1.SecurityGroupId.1", &site.group),
+        ]),
+        (Some(subnet), false) => params([("SecurityGroupId.1", &site.group), ("SubnetId", subnet)]),
+        (None, _) => params([("SecurityGroupId.1", &site.group)]),
+    }
 }
 
 /// The tags of the machine and of its disk.
@@ -170,7 +186,7 @@ mod tests {
             has_peers: false,
         };
         let (image, root_device, group) = ("ami-1".into(), "/dev/sda1".into(), "sg-1".into());
-        let site = LaunchSite { image, root_device, group, subnet: None, reserved };
+        let site = LaunchSite { image, root_device, group, subnet: None, is_private: false, reserved };
         order(&request, &kind.parse().unwrap(), (&site, cap.unwrap_or("1/h").parse().unwrap()), "me", "#!/bin/sh\n")
             .into_iter()
             .collect()
@@ -215,6 +231,26 @@ mod tests {
         let block = ordered_at(kind, None, Some(place(true)));
         assert_eq!(block["InstanceMarketOptions.MarketType"], "capacity-block");
         assert!(!ordered(kind, None).contains_key(target));
+    }
+
+    #[test]
+    fn a_machine_without_a_public_address_is_closed_like_others() {
+        let check = |subnet: Option<&str>, is_private: bool, expected: &[(&str, &str)]| {
+            let (image, root_device, group) = ("ami-1".into(), "/dev/sda1".into(), "sg-1".into());
+            let subnet = subnet.map(str::to_owned);
+            let site = LaunchSite { image, root_device, group, subnet, is_private, reserved: None };
+            let expected = expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            assert_eq!(interface(&site), expected.collect::<Params>());
+        };
+        check(None, false, &[("SecurityGroupId.1", "sg-1")]);
+        check(Some("subnet-1"), false, &[("SecurityGroupId.1", "sg-1"), ("SubnetId", "subnet-1")]);
+        let private = [
+            ("NetworkInterface.1.DeviceIndex", "0"),
+            ("NetworkInterface.1.SubnetId", "subnet-1"),
+            ("NetworkInterface.1.AssociatePublicIpAddress", "false"),
+            ("NetworkInterface.1.SecurityGroupId.1", "sg-1"),
+        ];
+        check(Some("subnet-1"), true, &private);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! The group is checked each time, and reset to exactly that.
 
 use super::client::Client;
+use super::network::{self, Addresses, Placement};
 use super::order::{LaunchSite, image as image_of};
 use super::wire::answers::{Groups, Images, IngressRule, NewGroup, Peer, Subnets};
 use super::wire::failure::AwsFailure;
@@ -29,14 +30,15 @@ pub fn prepare(
     let images: Images = client.ask(region, &query::describe_image(&image))?;
     let found = images.images_set.item.into_iter().next();
     let root = found.map(|image| image.root_device_name).filter(|name| !name.is_empty());
-    let group = let_in(client, options, owner, (region, has_peers))?;
-    let subnet = options.subnets.get(region).cloned();
     let reserved = match options.reservations.is_empty() || choice.is_spot {
         true => None,
         false => reserved(client, options, choice, count)?,
     };
+    let zone = reserved.as_ref().map(|reserved| reserved.zone.as_str()).or(choice.zone.as_deref());
+    let Placement { network, subnet, is_private } = network::place(client, options, region, (zone, count))?;
+    let group = group(client, region, (owner, has_peers), &network, &wanted(client, options, region)?)?;
     let root_device = root.unwrap_or_else(|| "/dev/sda1".to_owned());
-    Ok(LaunchSite { image, root_device, group, subnet, reserved })
+    Ok(LaunchSite { image, root_device, group, subnet, is_private, reserved })
 }
 
 /// The capacity that a launch uses of what is reserved. A subnet of the user's is in one zone, and so is what is put there.
@@ -56,7 +58,7 @@ fn reserved(
     Ok(all.place(&options.reservations, &MachineChoice { zone, ..choice.clone() }, count))
 }
 
-/// Sees to it that machines of a region let in this one, whose address may have changed since they were rented; their group.
+/// Sees to it that machines of a region let in this one, whose address may have changed since they were rented.
 ///
 /// # Errors
 /// [`AwsFailure`].
@@ -65,15 +67,12 @@ pub fn let_in(
     options: &AwsOptions,
     owner: &str,
     (region, has_peers): (&str, bool),
-) -> Result<String, AwsFailure> {
-    let subnet = options.subnets.get(region).map(String::as_str);
-    let subnets: Subnets = client.ask(region, &query::describe_subnets(subnet))?;
-    let network = subnets.subnet_set.item.into_iter().next().map(|subnet| subnet.vpc_id);
-    let Some(network) = network.filter(|network| !network.is_empty()) else {
-        let message = format!("`{region}` has no default network; name a subnet in `aws.json`, see docs/aws.md");
-        return Err(AwsFailure::Invalid { code: "NoNetwork".into(), message });
-    };
-    group(client, region, (owner, has_peers), &network, &wanted(client, options)?)
+) -> Result<(), AwsFailure> {
+    let wanted = wanted(client, options, region)?;
+    for network in network::networks(client, options, region)? {
+        group(client, region, (owner, has_peers), &network, &wanted)?;
+    }
+    Ok(())
 }
 
 /// The zones of a region in which machines can be put without a subnet of the user's: those with a default one.
@@ -89,25 +88,42 @@ pub fn zones(client: &Client, region: &str) -> Result<Vec<String>, AwsFailure> {
     Ok(zones)
 }
 
-/// The one thing that is let in from outside.
-fn wanted(client: &Client, options: &AwsOptions) -> Result<IngressRule, AwsFailure> {
-    let from = match &options.ssh_from {
-        Some(from) => from.clone(),
-        None => client.own_address().map_err(|why| AwsFailure::Invalid {
-            code: "UnknownAddress".into(),
-            message: format!(
-                "cannot find out from which address this machine reaches AWS ({why}); write it as `ssh_from` in \
-                 `aws.json`, see docs/aws.md"
-            ),
-        })?,
+/// What is let in from outside: SSH from this machine, by its public address, and by its private one where it is in EC2 there.
+fn wanted(client: &Client, options: &AwsOptions, region: &str) -> Result<Vec<IngressRule>, AwsFailure> {
+    if let Some(from) = &options.ssh_from {
+        return Ok(vec![ssh_from(from)]);
+    }
+    let own = match options.addresses {
+        Some(Addresses::Public) => None,
+        Some(Addresses::Private) | None => client.own_network()?.filter(|own| own.region == region),
     };
+    let unknown = |why: &str| AwsFailure::Invalid {
+        code: "UnknownAddress".into(),
+        message: format!(
+            "cannot find out from which address this machine reaches AWS ({why}); write it as `ssh_from` in \
+             `aws.json`, see docs/aws.md"
+        ),
+    };
+    match (own, options.addresses) {
+        (Some(own), Some(Addresses::Private)) => Ok(vec![ssh_from(&own.address)]),
+        (None, Some(Addresses::Private)) => Err(unknown("it uses no role of a machine of EC2 in this region")),
+        (own, Some(Addresses::Public) | None) => {
+            let public = client.own_address().map_err(|why| unknown(&why))?;
+            let own = own.map(|own| own.address).filter(|own| *own != public);
+            Ok([Some(public), own].into_iter().flatten().map(|from| ssh_from(&from)).collect())
+        }
+    }
+}
+
+/// The rule that lets in SSH from an address, or from a range of them.
+fn ssh_from(from: &str) -> IngressRule {
     let peer = match (from.contains(':'), from.contains('/')) {
-        (true, true) => Peer::V6(from),
+        (true, true) => Peer::V6(from.to_owned()),
         (true, false) => Peer::V6(format!("{from}/128")),
-        (false, true) => Peer::V4(from),
+        (false, true) => Peer::V4(from.to_owned()),
         (false, false) => Peer::V4(format!("{from}/32")),
     };
-    Ok(IngressRule { protocol: "tcp".into(), from: Some(22), to: Some(22), peer })
+    IngressRule { protocol: "tcp".into(), from: Some(22), to: Some(22), peer }
 }
 
 /// Our group in a network, which lets in what is wanted and nothing else. Machines that must reach each other have a group of
@@ -117,7 +133,7 @@ fn group(
     region: &str,
     (owner, has_peers): (&str, bool),
     network: &str,
-    wanted: &IngressRule,
+    wanted: &[IngressRule],
 ) -> Result<String, AwsFailure> {
     let short: String = owner.chars().rev().take(12).collect();
     let name = format!("gradus-{short}{}", if has_peers { "-peers" } else { "" });
@@ -140,7 +156,7 @@ fn group(
         }
     };
     let within = IngressRule { protocol: "-1".into(), from: None, to: None, peer: Peer::Group(id.clone()) };
-    let wanted: Vec<&IngressRule> = std::iter::once(wanted).chain(has_peers.then_some(&within)).collect();
+    let wanted: Vec<&IngressRule> = wanted.iter().chain(has_peers.then_some(&within)).collect();
     for surplus in rules.iter().filter(|rule| !wanted.contains(rule)) {
         match client.tell(region, &query::change_ingress(false, &id, surplus)) {
             // Another process was faster.
@@ -171,7 +187,7 @@ fn not_everywhere_yet(failure: AwsFailure) -> AwsFailure {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::scripted::{Script, client, error, reply};
+    use super::super::wire::scripted::{Script, client, client_in_ec2, error, reply};
     use super::*;
 
     /// What becomes of the group where one action is answered with an error and all others as usual.
@@ -191,8 +207,7 @@ mod tests {
                 _ => reply(200, "<R><groupId>sg-1</groupId></R>"),
             })
         });
-        let peer = Peer::V4("192.0.2.1/32".into());
-        let wanted = IngressRule { protocol: "tcp".into(), from: Some(22), to: Some(22), peer };
+        let wanted = [ssh_from("192.0.2.1")];
         let shown = match group(&client(script.clone()), "us-east-1", ("me", has_peers), "vpc-1", &wanted) {
             Ok(id) => id,
             Err(AwsFailure::Throttled(_)) => "again".to_owned(),
@@ -209,6 +224,27 @@ mod tests {
     fn machines_that_must_reach_each_other_have_a_group_of_their_own() {
         check_group(("none", ""), false, true, "sg-1");
         check_group(("none", ""), true, true, "sg-1");
+    }
+
+    #[test]
+    fn machines_in_the_server_s_network_let_in_its_private_address() {
+        let check = |client: &Client, options: &AwsOptions, region: &str, expected: &[&str]| {
+            let shown: Vec<String> = match wanted(client, options, region) {
+                Ok(rules) => rules.iter().map(|rule| rule.peer.value().to_owned()).collect(),
+                Err(failure) => vec![failure.to_string().split(':').next().unwrap_or_default().to_owned()],
+            };
+            assert_eq!(shown, expected, "{options:?} {region}");
+        };
+        let there = client_in_ec2(|_| Ok(reply(404, "")));
+        let unset = AwsOptions::default();
+        let with = |addresses| AwsOptions { addresses: Some(addresses), ..AwsOptions::default() };
+        check(&there, &unset, "us-east-1", &["192.0.2.1/32", "10.0.0.7/32"]);
+        check(&there, &unset, "eu-west-1", &["192.0.2.1/32"]);
+        check(&there, &with(Addresses::Public), "us-east-1", &["192.0.2.1/32"]);
+        check(&there, &with(Addresses::Private), "us-east-1", &["10.0.0.7/32"]);
+        check(&there, &with(Addresses::Private), "eu-west-1", &["UnknownAddress"]);
+        let named = AwsOptions { ssh_from: Some("10.0.0.0/8".into()), ..with(Addresses::Private) };
+        check(&there, &named, "eu-west-1", &["10.0.0.0/8"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod faults;
 mod kept;
+mod private;
 mod proxy;
 mod server;
 

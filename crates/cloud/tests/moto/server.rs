@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cloud::aws::credentials::CredentialSources;
 use cloud::aws::wire::{HttpReply, HttpRequest, HttpTransport};
-use cloud::aws::{Client, ReachSettings};
+use cloud::aws::{Addresses, Client, ReachSettings};
 use cloud::ssh::{Executables, NodeReach};
 use cloud::{Aws, AwsOptions, AwsSettings};
 
@@ -86,12 +86,18 @@ pub const OWNER: &str = "owner-of-tests";
 
 /// A provider with its own home.
 pub fn provider(home: &Path, port: u16, key: (&str, &str)) -> Aws {
+    provider_with(home, port, key, None)
+}
+
+/// The same, whose machines have these addresses.
+pub fn provider_with(home: &Path, port: u16, key: (&str, &str), addresses: Option<Addresses>) -> Aws {
     // The addresses that moto invents must be unreachable.
     let unreachable = home.join("unreachable");
     std::fs::write(&unreachable, "Host *\n  ProxyCommand false\n").unwrap();
     let options = AwsOptions {
         image: Some("ami-12c6146b".to_owned()),
         ssh_from: Some("192.0.2.1".to_owned()),
+        addresses,
         ..AwsOptions::default()
     };
     let program = Executables { gradus: PathBuf::from("/bin/true"), rank: PathBuf::from("/bin/true"), libtorch: None };

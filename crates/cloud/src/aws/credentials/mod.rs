@@ -5,6 +5,7 @@
 //! a person (a code of a second factor) is refused with the command by which AWS's tools hand their credentials on.
 
 mod lease;
+mod network;
 mod profile;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use domain::Timestamp;
 
 use super::wire::signature::AccessKey;
 use lease::NOTHING;
+pub use network::{OwnNetwork, own_network};
 use profile::{config_heading, section};
 
 /// The variables that are read.

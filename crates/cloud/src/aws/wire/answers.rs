@@ -224,6 +224,8 @@ pub struct Subnet {
     pub subnet_id: String,
     pub vpc_id: String,
     pub availability_zone: String,
+    /// How many addresses of it are free.
+    pub available_ip_address_count: u32,
 }
 
 /// Answer to `CreateSecurityGroup`.

@@ -5,6 +5,7 @@
 
 pub mod answers;
 pub mod failure;
+pub mod networks;
 pub mod query;
 pub mod reservations;
 #[cfg(test)]

@@ -171,6 +171,16 @@ pub fn describe_subnets(subnet: Option<&str>) -> Query {
     )
 }
 
+/// Every subnet of a region, or of one network.
+pub fn describe_all_subnets(network: Option<&str>) -> Query {
+    ec2("DescribeSubnets", network.map_or_else(Params::new, |network| filters(&[("vpc-id", network)])))
+}
+
+/// The route tables of a region, or of one network.
+pub fn describe_route_tables(network: Option<&str>) -> Query {
+    ec2("DescribeRouteTables", network.map_or_else(Params::new, |network| filters(&[("vpc-id", network)])))
+}
+
 /// The security group of that name in a network.
 pub fn describe_group(name: &str, network: &str) -> Query {
     ec2("DescribeSecurityGroups", filters(&[("group-name", name), ("vpc-id", network)]))
@@ -259,6 +269,15 @@ mod tests {
         check(
             describe_subnets(None),
             "Action=DescribeSubnets&Version=2016-11-15&Filter.1.Name=default-for-az&Filter.1.Value.1=true",
+        );
+        check(
+            describe_all_subnets(Some("vpc-1")),
+            "Action=DescribeSubnets&Version=2016-11-15&Filter.1.Name=vpc-id&Filter.1.Value.1=vpc-1",
+        );
+        check(describe_all_subnets(None), "Action=DescribeSubnets&Version=2016-11-15");
+        check(
+            describe_route_tables(Some("vpc-1")),
+            "Action=DescribeRouteTables&Version=2016-11-15&Filter.1.Name=vpc-id&Filter.1.Value.1=vpc-1",
         );
         check(
             dry(run_instances(params([("MinCount", "1")]))),

@@ -63,3 +63,28 @@ pub fn aws_reached(home: &Path, script: Arc<Script>, reach: NodeReach) -> Aws {
     let options = AwsOptions { ssh_from: Some("192.0.2.1".into()), ..AwsOptions::default() };
     Aws::new(AwsSettings { home: home.to_owned(), options, reach }, client(script))
 }
+
+/// Answers as the metadata service of a machine of EC2 in `vpc-1` does, and all else by the form that was sent.
+struct InEc2(Box<Answering>);
+
+impl HttpTransport for InEc2 {
+    fn send(&self, request: &HttpRequest) -> Result<HttpReply, String> {
+        let key = r#"{"AccessKeyId":"A","SecretAccessKey":"s","Expiration":"2999-01-01T00:00:00Z"}"#;
+        match request.url.as_str() {
+            url if url.ends_with("/api/token") => Ok(reply(200, "T")),
+            url if url.ends_with("/security-credentials/") => Ok(reply(200, "role")),
+            url if url.ends_with("/security-credentials/role") => Ok(reply(200, key)),
+            url if url.ends_with("/placement/region") => Ok(reply(200, "us-east-1")),
+            url if url.ends_with("/meta-data/mac") => Ok(reply(200, "m")),
+            url if url.ends_with("/macs/m/vpc-id") => Ok(reply(200, "vpc-1")),
+            url if url.ends_with("/local-ipv4") => Ok(reply(200, "10.0.0.7")),
+            url if url.contains("checkip") => Ok(reply(200, "192.0.2.1")),
+            _ => (self.0)(&String::from_utf8_lossy(&request.body)),
+        }
+    }
+}
+
+/// A client on such a machine, with its role.
+pub fn client_in_ec2(answer: impl Fn(&str) -> Result<HttpReply, String> + Send + Sync + 'static) -> Client {
+    Client::new(Arc::new(InEc2(Box::new(answer))), CredentialSources::default())
+}
