@@ -68,6 +68,14 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "let_in_its_private_address" },
     },
     SourceMutant {
+        name: "audits-end-machines-of-others",
+        harm: "`gradus cloud audit aws --all --end` ends machines that gradus never rented",
+        file: "crates/cloud/src/aws/audit.rs",
+        from: "None => AuditVerdict::Foreign,",
+        to: "None => AuditVerdict::Orphaned,",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "never_ended" },
+    },
+    SourceMutant {
         name: "other-accounts-are-taken-for-this-one",
         harm: "a machine of an account that was used before counts as gone while it costs money",
         file: "crates/cloud/src/rented/account.rs",

@@ -1,4 +1,5 @@
-//! Lists everything with our tag in all regions: its cost, whether it is known, and whether it may be ended.
+//! Lists everything with our tag in all regions, or everything of the account: its cost, whether it is known, and whether it
+//! may be ended. What is not of this home never is.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +11,19 @@ use super::client::{Client, now};
 use super::look;
 use super::wire::answers::{ListedMachine, Regions};
 use super::wire::failure::AwsFailure;
+use super::wire::query::OWNER_TAG;
 use super::wire::{query, times};
 use crate::catalog::Catalog;
 use crate::rented::audit::{AuditVerdict, AuditedMachine, rate};
+
+/// Lists the machines of a region.
+type RegionList<'a> = dyn Fn(&str) -> Result<Vec<ListedMachine>, AwsFailure> + Sync + 'a;
 
 /// Looks through an account.
 #[derive(Debug)]
 pub struct Auditor<'a> {
     pub client: &'a Client,
-    /// The owner whose machines are listed.
+    /// The owner whose machines are this home's.
     pub owner: &'a str,
     /// A region in which the list of regions is requested.
     pub region: &'a str,
@@ -36,11 +41,23 @@ impl Auditor<'_> {
     /// # Errors
     /// [`AwsFailure`] if the list of regions is not available.
     pub fn look(&self) -> Result<(Vec<AuditedMachine>, Vec<String>), AwsFailure> {
+        self.look_by(&|region| self.client.machines(region, self.owner, None))
+    }
+
+    /// The same of every machine of the account, whoever rented it.
+    ///
+    /// # Errors
+    /// [`AwsFailure`] if the list of regions is not available.
+    pub fn look_at_all(&self) -> Result<(Vec<AuditedMachine>, Vec<String>), AwsFailure> {
+        self.look_by(&|region| self.client.every_machine(region))
+    }
+
+    fn look_by(&self, list: &RegionList<'_>) -> Result<(Vec<AuditedMachine>, Vec<String>), AwsFailure> {
         let regions: Regions = self.client.ask(self.region, &query::describe_regions())?;
         let names: Vec<String> = regions.region_info.item.into_iter().map(|region| region.region_name).collect();
         let at = now();
         let answers: Vec<Result<Vec<ListedMachine>, AwsFailure>> = std::thread::scope(|scope| {
-            let look = |region| scope.spawn(move || self.client.machines(region, self.owner, None));
+            let look = |region| scope.spawn(move || list(region));
             let threads: Vec<_> = names.iter().map(|region| look(region.as_str())).collect();
             let lost = |_| Err(AwsFailure::Doubt("it could not be asked".to_owned()));
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(lost)).collect()
@@ -77,19 +94,25 @@ impl Auditor<'_> {
         let instance = InstanceId::new(instance);
         let is_spot = machine.instance_lifecycle == "spot";
         let age = times::read(&machine.launch_time).map(|launched| Duration::from_micros(at.since(launched).0));
-        let verdict = match (self.rented.contains(&instance), age.is_none_or(|age| age < self.grace)) {
-            (true, _) => AuditVerdict::Rented,
-            (false, true) => AuditVerdict::Young,
-            (false, false) => AuditVerdict::Orphaned,
+        let verdict = match machine.tag(OWNER_TAG) {
+            None => AuditVerdict::Foreign,
+            Some(owner) if owner != self.owner => AuditVerdict::OtherHome,
+            Some(_) if self.rented.contains(&instance) => AuditVerdict::Rented,
+            Some(_) if age.is_none_or(|age| age < self.grace) => AuditVerdict::Young,
+            Some(_) => AuditVerdict::Orphaned,
         };
+        let state = machine.instance_state.name.clone();
+        // One that is stopped costs its disk, which this list does not show.
+        let is_off = verdict.is_of_others() && state == "stopped";
+        let rate = rate(self.catalog, &Cloud::Aws, region, &machine.instance_type, is_spot).filter(|_| !is_off);
         Some(AuditedMachine {
             region: region.to_owned(),
             zone: None,
             handle: machine.instance_id.clone(),
             instance,
             machine: format!("{}{}", machine.instance_type, if is_spot { "/spot" } else { "" }),
-            state: machine.instance_state.name.clone(),
-            rate: rate(self.catalog, &Cloud::Aws, region, &machine.instance_type, is_spot),
+            state,
+            rate,
             age,
             verdict,
         })
@@ -114,6 +137,52 @@ impl Auditor<'_> {
 mod tests {
     use super::super::wire::scripted::{Script, client, error, reply};
     use super::*;
+
+    #[test]
+    fn what_is_not_of_this_home_is_shown_and_never_ended() {
+        let machine = |id: &str, state: &str, tags: &str| {
+            format!(
+                "<item><instanceId>{id}</instanceId><instanceType>g4dn.xlarge</instanceType><instanceState><name>{state}\
+                 </name></instanceState><launchTime>2020-01-01T00:00:00.000Z</launchTime><tagSet>{tags}</tagSet></item>"
+            )
+        };
+        let owner = |owner: &str| format!("<item><key>gradus-owner</key><value>{owner}</value></item>");
+        let machines = [
+            machine("i-mine", "running", &owner("me")),
+            machine("i-other", "running", &owner("other")),
+            machine("i-plain", "running", "<item><key>Name</key><value>web</value></item>"),
+            machine("i-off", "stopped", ""),
+            machine("i-gone", "terminated", ""),
+        ];
+        let list = format!(
+            "<R><reservationSet><item><instancesSet>{}</instancesSet></item></reservationSet></R>",
+            machines.concat()
+        );
+        let script = Script::new(move |asked| match asked {
+            asked if asked.contains("DescribeRegions") => {
+                let regions = "<item><regionName>us-east-1</regionName></item>";
+                Ok(reply(200, &format!("<R><regionInfo>{regions}</regionInfo></R>")))
+            }
+            // By the owner's tag nothing but ours is listed.
+            asked if asked.contains("Filter") => Ok(error("OperationNotPermitted")),
+            asked if asked.contains("DescribeInstances") => Ok(reply(200, &list)),
+            _ => Ok(reply(200, "<R/>")),
+        });
+        let (catalog, rented) = (Catalog::embedded().unwrap(), BTreeSet::new());
+        let (client, grace) = (client(script), Duration::from_secs(600));
+        let (owner, region) = ("me", "us-east-1");
+        let auditor = Auditor { client: &client, owner, region, catalog: &catalog, rented: &rented, grace };
+        let (found, unseen) = auditor.look_at_all().unwrap();
+        let shown: Vec<String> = found
+            .iter()
+            .map(|one| format!("{} {:?} {}", one.handle, one.verdict, if one.rate.is_some() { "priced" } else { "-" }))
+            .collect();
+        let expected =
+            ["i-mine Orphaned priced", "i-other OtherHome priced", "i-plain Foreign priced", "i-off Foreign -"];
+        assert_eq!(shown, expected, "{unseen:?}");
+        let (ended, failures) = auditor.end_all(&found);
+        assert_eq!((ended, failures), (BTreeSet::from(["i-mine".to_owned()]), Vec::new()));
+    }
 
     #[test]
     fn an_orphan_that_cannot_be_ended_does_not_keep_others_alive() {

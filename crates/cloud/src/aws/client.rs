@@ -133,10 +133,23 @@ impl Client {
         owner: &str,
         instance: Option<&str>,
     ) -> Result<Vec<ListedMachine>, AwsFailure> {
+        self.listed(region, |page| query::describe_owned(owner, instance, page))
+    }
+
+    /// Every machine of the account that a region lists, whoever rented it.
+    ///
+    /// # Errors
+    /// [`AwsFailure`].
+    pub fn every_machine(&self, region: &str) -> Result<Vec<ListedMachine>, AwsFailure> {
+        self.listed(region, query::describe_every)
+    }
+
+    /// All pages of a list of machines.
+    fn listed(&self, region: &str, query: impl Fn(Option<&str>) -> Query) -> Result<Vec<ListedMachine>, AwsFailure> {
         let mut found = Vec::new();
         let mut page: Option<String> = None;
         for _ in 0..PAGES {
-            let machines: Machines = self.ask(region, &query::describe_owned(owner, instance, page.as_deref()))?;
+            let machines: Machines = self.ask(region, &query(page.as_deref()))?;
             page = Some(machines.next_token.clone()).filter(|token| !token.is_empty());
             found.extend(machines.all());
             if page.is_none() {

@@ -98,6 +98,29 @@ struct Listed {
     instance_type: Named,
 }
 
+impl Listed {
+    fn machine(self) -> CloudMachine {
+        let state = match self.status.as_str() {
+            "booting" => MachineState::Pending,
+            "active" | "unhealthy" => MachineState::Running,
+            "terminated" | "preempted" => MachineState::Gone(None),
+            _ => MachineState::Ending,
+        };
+        CloudMachine {
+            handle: self.id,
+            name: self.name.unwrap_or_default(),
+            region: self.region.name,
+            zone: None,
+            machine: self.instance_type.name,
+            is_spot: false,
+            state,
+            address: self.ip.filter(|ip| ip.parse::<std::net::IpAddr>().is_ok()),
+            started: None,
+            ended: None,
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct Named {
     name: String,
@@ -253,28 +276,12 @@ impl CloudApi for Lambda {
 
     fn machines(&self, owner: &str) -> Result<Vec<CloudMachine>, CloudFailure> {
         let prefix = name_prefix(owner);
-        let ours = self.listed()?.into_iter().filter_map(|listed| {
-            let name = listed.name.filter(|name| name.starts_with(&prefix))?;
-            let state = match listed.status.as_str() {
-                "booting" => MachineState::Pending,
-                "active" | "unhealthy" => MachineState::Running,
-                "terminated" | "preempted" => MachineState::Gone(None),
-                _ => MachineState::Ending,
-            };
-            Some(CloudMachine {
-                handle: listed.id,
-                name,
-                region: listed.region.name,
-                zone: None,
-                machine: listed.instance_type.name,
-                is_spot: false,
-                state,
-                address: listed.ip.filter(|ip| ip.parse::<std::net::IpAddr>().is_ok()),
-                started: None,
-                ended: None,
-            })
-        });
-        Ok(ours.collect())
+        let all = self.listed()?.into_iter().map(Listed::machine);
+        Ok(all.filter(|machine| machine.name.starts_with(&prefix)).collect())
+    }
+
+    fn every_machine(&self) -> Result<Option<Vec<CloudMachine>>, CloudFailure> {
+        Ok(Some(self.listed()?.into_iter().map(Listed::machine).collect()))
     }
 
     fn end(&self, place: &MachinePlace) -> Result<(), CloudFailure> {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use domain::listing::{Cloud, Listing};
 use domain::{Duration, InstanceId, Rate, Timestamp};
 
+use super::names::{ANY_PREFIX, name_prefix};
 use super::{CloudApi, CloudFailure, CloudMachine, MachinePlace, machine_name};
 use crate::catalog::Catalog;
 
@@ -41,6 +42,20 @@ pub enum AuditVerdict {
     Young,
     /// No run of this home has it.
     Orphaned,
+    /// Another home of gradus has rented it.
+    OtherHome,
+    /// It has no tag or name of gradus.
+    Foreign,
+}
+
+impl AuditVerdict {
+    /// Whether it is not this home's: then it is shown, and never ended.
+    pub fn is_of_others(self) -> bool {
+        match self {
+            AuditVerdict::OtherHome | AuditVerdict::Foreign => true,
+            AuditVerdict::Rented | AuditVerdict::Young | AuditVerdict::Orphaned => false,
+        }
+    }
 }
 
 /// The price of a machine in the catalog.
@@ -71,6 +86,22 @@ impl MachineJudge<'_> {
         machines.iter().filter(|machine| !machine.is_gone()).map(|machine| self.audited(machine)).collect()
     }
 
+    /// Those of every machine of an account that are not gone and not this home's, which are `ours`.
+    pub fn others(&self, every: &[CloudMachine], ours: &[CloudMachine]) -> Vec<AuditedMachine> {
+        let prefix = name_prefix(self.owner);
+        // By name too: one may have been rented since ours were listed.
+        let is_other = |machine: &&CloudMachine| {
+            let is_ours = machine.name.starts_with(&prefix) || ours.iter().any(|our| our.handle == machine.handle);
+            !machine.is_gone() && !is_ours
+        };
+        let judged = |machine: &CloudMachine| {
+            let is_gradus = machine.name.starts_with(ANY_PREFIX);
+            let verdict = if is_gradus { AuditVerdict::OtherHome } else { AuditVerdict::Foreign };
+            AuditedMachine { verdict, ..self.audited(machine) }
+        };
+        every.iter().filter(is_other).map(judged).collect()
+    }
+
     fn audited(&self, machine: &CloudMachine) -> AuditedMachine {
         let of_a_run = self.rented.iter().find(|instance| machine_name(self.owner, instance) == machine.name);
         let age = machine.started.map(|started| Duration::from_micros(self.now.since(started).0));
@@ -79,11 +110,12 @@ impl MachineJudge<'_> {
             (None, Some(age)) if age < self.grace => AuditVerdict::Young,
             (None, _) => AuditVerdict::Orphaned,
         };
+        let name = if machine.name.is_empty() { "?" } else { machine.name.as_str() };
         AuditedMachine {
             region: machine.region.clone(),
             zone: machine.zone.clone(),
             handle: machine.handle.clone(),
-            instance: of_a_run.cloned().unwrap_or_else(|| InstanceId::new(machine.name.clone())),
+            instance: of_a_run.cloned().unwrap_or_else(|| InstanceId::new(name)),
             machine: format!("{}{}", machine.machine, if machine.is_spot { "/spot" } else { "" }),
             state: format!("{:?}", machine.state).to_lowercase(),
             rate: rate(self.catalog, &self.cloud, &machine.region, &machine.machine, machine.is_spot),
@@ -149,5 +181,11 @@ mod tests {
         check("gradus-other", Some(minutes(50)), AuditVerdict::Orphaned);
         check("gradus-other", None, AuditVerdict::Orphaned);
         assert_eq!(judge.judge(&[machine("gradus-other", None, MachineState::Gone(None))]), []);
+        let named = |name: &str| CloudMachine { handle: name.to_owned(), ..machine(name, None, MachineState::Running) };
+        let gone = machine("web-2", None, MachineState::Gone(None));
+        let every = [named(&mine), named("tagged-as-ours"), named("gradus-other"), named("web"), gone];
+        let others = judge.others(&every, &[named("tagged-as-ours")]);
+        let shown: Vec<String> = others.iter().map(|one| format!("{} {:?}", one.handle, one.verdict)).collect();
+        assert_eq!(shown, ["gradus-other OtherHome", "web Foreign"]);
     }
 }

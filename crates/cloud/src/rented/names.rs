@@ -2,6 +2,9 @@
 
 use domain::InstanceId;
 
+/// What the names of all machines of gradus begin with, whoever their owner is.
+pub const ANY_PREFIX: &str = "gradus-";
+
 /// The name of a machine at its cloud: letters, digits and `-`, at most 40. All of one owner begin alike.
 pub fn machine_name(owner: &str, instance: &InstanceId) -> String {
     format!("{}{}", name_prefix(owner), digest(&format!("{owner}|{instance}"), 16))
@@ -9,7 +12,7 @@ pub fn machine_name(owner: &str, instance: &InstanceId) -> String {
 
 /// What the names of an owner's machines begin with.
 pub fn name_prefix(owner: &str) -> String {
-    format!("gradus-{}-", digest(owner, 12))
+    format!("{ANY_PREFIX}{}-", digest(owner, 12))
 }
 
 fn digest(text: &str, letters: usize) -> String {

@@ -365,6 +365,14 @@ fn an_audit_finds_orphans_and_ends_them() {
     assert_eq!(verdicts(&auditor(600, OWNER)), ["eu-west-1 r-i2 p3.2xlarge/spot Young", rented_line]);
     assert_eq!(verdicts(&auditor(0, OWNER)), ["eu-west-1 r-i2 p3.2xlarge/spot Orphaned", rented_line]);
     assert_eq!(verdicts(&auditor(0, "somebody else")), Vec::<String>::new());
+    let stranger = auditor(0, "somebody else");
+    let (others, _) = stranger.look_at_all().unwrap();
+    let is_ended = |machine: &AuditedMachine| stranger.end(machine).unwrap();
+    assert!(
+        others.iter().all(|machine| machine.verdict == AuditVerdict::OtherHome && !is_ended(machine)),
+        "{others:?}"
+    );
+    assert_eq!(others.len(), 2);
     let auditor = auditor(0, OWNER);
     let (found, _) = auditor.look().unwrap();
     assert!(found.iter().any(|machine| machine.rate.is_some()), "{found:?}");

@@ -123,6 +123,13 @@ pub fn describe_owned(owner: &str, instance: Option<&str>, page: Option<&str>) -
     ec2("DescribeInstances", params)
 }
 
+/// Lists every machine of the account, whoever rented it; the next page if `page` is given.
+pub fn describe_every(page: Option<&str>) -> Query {
+    let mut sent = params([("MaxResults", "1000")]);
+    sent.extend(page.map(|page| ("NextToken".to_owned(), page.to_owned())));
+    ec2("DescribeInstances", sent)
+}
+
 /// Ends machines.
 pub fn terminate(handles: &[&str]) -> Query {
     ec2("TerminateInstances", listed("InstanceId", handles))
@@ -250,6 +257,7 @@ mod tests {
             "Action=DescribeInstances&Version=2016-11-15&Filter.1.Name=tag%3Agradus-owner&Filter.1.Value.1=me+%2F+%C3%BC&\
              Filter.2.Name=tag%3Agradus-instance&Filter.2.Value.1=r-i1&MaxResults=1000&NextToken=a%2Bb",
         );
+        check(describe_every(None), "Action=DescribeInstances&Version=2016-11-15&MaxResults=1000");
         check(
             terminate(&["i-1", "i-2"]),
             "Action=TerminateInstances&Version=2016-11-15&InstanceId.1=i-1&InstanceId.2=i-2",

@@ -29,6 +29,9 @@ pub struct Args {
     /// End machines of this home that no run uses and that are older than `--grace`
     #[arg(long)]
     end: bool,
+    /// List every other machine of the account too, whoever rented it; none of those is ended
+    #[arg(long)]
+    all: bool,
     /// How old a machine must be to count as orphaned
     #[arg(long, value_name = "TIME", default_value = "10m")]
     grace: Duration,
@@ -41,7 +44,7 @@ pub struct Args {
 pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let Audit { machines, ended, mut failures, unseen, elsewhere } =
-        audit(args.cloud, (args.end, args.grace), settings, &home)?;
+        audit(args.cloud, &AuditRequest { ends: args.end, lists_all: args.all, grace: args.grace }, settings, &home)?;
     let mut rows = Vec::new();
     for machine in &machines {
         let is_ended = ended.contains(&machine.handle);
@@ -67,6 +70,16 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     Err(Error::Code { message, hint, code: exit::WORLD })
 }
 
+/// What an audit is to do.
+struct AuditRequest {
+    /// Whether orphans are ended.
+    ends: bool,
+    /// Whether machines that are not this home's are listed.
+    lists_all: bool,
+    /// A younger machine is no orphan.
+    grace: Duration,
+}
+
 /// What an audit came to.
 struct Audit {
     machines: Vec<AuditedMachine>,
@@ -81,15 +94,10 @@ struct Audit {
 }
 
 /// Looks at every machine of this home at a cloud, and ends orphans older than a grace if requested.
-fn audit(
-    cloud: CloudName,
-    (ends, grace): (bool, Duration),
-    settings: &GlobalSettings,
-    home: &Home,
-) -> Result<Audit, Error> {
+fn audit(cloud: CloudName, request: &AuditRequest, settings: &GlobalSettings, home: &Home) -> Result<Audit, Error> {
     let catalog = Catalog::open(&settings.home)?;
     let (listing, api): (Cloud, Box<dyn CloudApi>) = match RentedCloud::open(cloud.provider(), settings, home)? {
-        RentedCloud::Aws { client, .. } => return audit_aws(&client, (ends, grace), &catalog, settings, home),
+        RentedCloud::Aws { client, .. } => return audit_aws(&client, request, &catalog, settings, home),
         RentedCloud::Lambda(api) => (Cloud::Lambda, Box::new(api)),
         RentedCloud::Gcp(api) => (Cloud::Gcp, Box::new(api)),
         RentedCloud::Azure(api) => (Cloud::Azure, Box::new(api)),
@@ -98,36 +106,49 @@ fn audit(
     };
     let refused = |failure| not_answered(&format!("list the machines in {}", cloud.display_name()), &failure);
     let listed = api.machines(home.owner()).map_err(refused)?;
+    let every = match request.lists_all {
+        true => Some(api.every_machine().map_err(refused)?.ok_or_else(|| listed_by_owner(cloud))?),
+        false => None,
+    };
     // Only now: whatever is listed was intended before.
     let (rented, now) = (&rented_now(home)?, server::clock::now());
-    let judge = MachineJudge { cloud: listing, catalog: &catalog, owner: home.owner(), rented, grace, now };
+    let (owner, grace) = (home.owner(), request.grace);
+    let judge = MachineJudge { cloud: listing, catalog: &catalog, owner, rented, grace, now };
     let mut machines = judge.judge(&listed);
     let kept = kept_at(home, cloud.provider())?;
     for machine in &mut machines {
         spare(machine, &kept, rented);
         show_stopped(machine, &kept, api.as_ref());
     }
-    let (ended, failures) = if ends { end_orphans(api.as_ref(), &machines) } else { Default::default() };
+    machines.extend(every.into_iter().flat_map(|every| judge.others(&every, &listed)));
+    let (ended, failures) = if request.ends { end_orphans(api.as_ref(), &machines) } else { Default::default() };
     let elsewhere = elsewhere((home, cloud.provider()), rented, api.account());
     Ok(Audit { machines, ended, failures, unseen: Vec::new(), elsewhere })
+}
+
+/// What is said of `--all` for a cloud whose machines are asked for by their owner.
+fn listed_by_owner(cloud: CloudName) -> Error {
+    let message = format!("the machines of others in {} are not listed", cloud.display_name());
+    let hint = format!("leave `--all` out: `gradus cloud audit {}`", cloud.provider());
+    Error::Usage { message, hint }
 }
 
 /// The same of AWS, region by region.
 fn audit_aws(
     client: &Client,
-    (ends, grace): (bool, Duration),
+    request: &AuditRequest,
     catalog: &Catalog,
     settings: &GlobalSettings,
     home: &Home,
 ) -> Result<Audit, Error> {
     let rented_now = rented_now(home)?;
     let (owner, region) = (home.owner(), &rented::region(settings, None));
-    let auditor = Auditor { client, owner, region, catalog, rented: &rented_now, grace };
-    let (mut machines, unseen) =
-        auditor.look().map_err(|failure| rented::refused("list the machines in AWS", &failure))?;
+    let auditor = Auditor { client, owner, region, catalog, rented: &rented_now, grace: request.grace };
+    let found = if request.lists_all { auditor.look_at_all() } else { auditor.look() };
+    let (mut machines, unseen) = found.map_err(|failure| rented::refused("list the machines in AWS", &failure))?;
     let kept = kept_at(home, cloud::aws::NAME)?;
     machines.iter_mut().for_each(|machine| spare(machine, &kept, &rented_now));
-    let (ended, failures) = if ends { auditor.end_all(&machines) } else { Default::default() };
+    let (ended, failures) = if request.ends { auditor.end_all(&machines) } else { Default::default() };
     let elsewhere = elsewhere((home, cloud::aws::NAME), &rented_now, client.account(region).map(Some));
     Ok(Audit { machines, ended, failures, unseen, elsewhere })
 }
@@ -204,7 +225,8 @@ pub fn watch(settings: &GlobalSettings, home: &Home) {
 
 /// One audit that terminates orphaned instances; returns its actions, a sentence each.
 fn audit_once(cloud: CloudName, settings: &GlobalSettings, home: &Home) -> Result<Vec<String>, Error> {
-    let Audit { ended, failures, unseen, elsewhere, .. } = audit(cloud, (true, GRACE), settings, home)?;
+    let request = AuditRequest { ends: true, lists_all: false, grace: GRACE };
+    let Audit { ended, failures, unseen, elsewhere, .. } = audit(cloud, &request, settings, home)?;
     let ended = ended.into_iter().map(|handle| format!("audit: `{handle}` belonged to no run and was ended"));
     let failures = failures.into_iter().map(|why| format!("audit: could not end {why}"));
     let unseen = unseen.into_iter().map(|why| format!("audit: could not look at {why}"));
@@ -227,6 +249,8 @@ fn row(machine: &AuditedMachine, is_ended: bool) -> Vec<String> {
         (false, AuditVerdict::Rented) => "used by a run",
         (false, AuditVerdict::Young) => "no run, younger than the grace",
         (false, AuditVerdict::Orphaned) => "orphaned",
+        (false, AuditVerdict::OtherHome) => "of another home",
+        (false, AuditVerdict::Foreign) => "not of gradus",
     };
     let unknown = || "unknown".to_owned();
     vec![
@@ -248,6 +272,15 @@ fn show(cloud: CloudName, printer: &mut Printer, machines: &[AuditedMachine], ro
     }
     let header = ["region", "machine", "type", "state", "age", "price", "instance", "verdict"];
     table::lines(&header, rows).into_iter().for_each(|line| printer.data(line));
+    let (others, ours): (Vec<_>, Vec<_>) = machines.iter().partition(|machine| machine.verdict.is_of_others());
+    printer.data(format!("together {}", together(&ours)));
+    if !others.is_empty() {
+        printer.data(format!("of others {}, as far as the catalog has prices", together(&others)));
+    }
+}
+
+/// What machines cost together, as far as that is known.
+fn together(machines: &[&AuditedMachine]) -> Rate {
     let rates = machines.iter().filter_map(|machine| machine.rate).map(Rate::micros_per_hour);
-    printer.data(format!("together {}", Rate::from_micros_per_hour(rates.fold(0, i64::saturating_add))));
+    Rate::from_micros_per_hour(rates.fold(0, i64::saturating_add))
 }
