@@ -50,6 +50,8 @@ impl AwsFailure {
         match () {
             // AWS sends some of these with a status of 500.
             () if is(CAPACITY) => AwsFailure::Capacity(said),
+            // The zone of a subnet may lack a type that other zones of the region have.
+            () if code == "Unsupported" && message.contains("Availability Zone") => AwsFailure::Capacity(said),
             () if is(QUOTA) => AwsFailure::Quota(said),
             () if is(THROTTLED) => AwsFailure::Throttled(said),
             () if is(DENIED) => {
@@ -238,6 +240,10 @@ mod tests {
         for code in ["InsufficientFreeAddressesInSubnet", "InsufficientVolumeCapacity", "ReservationCapacityExceeded"] {
             check(400, &ec2(code, "none"), &format!("capacity: {code}: none"));
         }
+        let zone =
+            "Your requested instance type (p5.48xlarge) is not supported in your requested Availability Zone (b).";
+        check(400, &ec2("Unsupported", zone), &format!("capacity: Unsupported: {zone}"));
+        check(400, &ec2("Unsupported", "no such mode"), "invalid: Unsupported: no such mode");
         check(500, &ec2("InternalError", "oops"), "doubt: InternalError: oops");
         check(503, &ec2("Unavailable", "oops"), "doubt: Unavailable: oops");
         check(400, &ec2("ServiceUnavailable", ""), "doubt: ServiceUnavailable");
