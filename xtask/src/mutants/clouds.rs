@@ -76,6 +76,14 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "never_ended" },
     },
     SourceMutant {
+        name: "audits-end-machines-of-other-homes",
+        harm: "`gradus cloud audit --all --end` ends what another home of gradus trains on",
+        file: "crates/cloud/src/rented/audit.rs",
+        from: "if is_gradus { AuditVerdict::OtherHome }",
+        to: "if is_gradus { AuditVerdict::Orphaned }",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "audit" },
+    },
+    SourceMutant {
         name: "other-accounts-are-taken-for-this-one",
         harm: "a machine of an account that was used before counts as gone while it costs money",
         file: "crates/cloud/src/rented/account.rs",

@@ -140,10 +140,12 @@ impl Alibaba {
         Ok(answer.regions.region.into_iter().map(|region| region.region_id).collect())
     }
 
-    /// Every machine of an owner in a region.
-    fn machines_of(&self, owner: &str, region: &str) -> Result<Vec<CloudMachine>, CloudFailure> {
-        let first =
-            params([("RegionId", region), ("Tag.1.Key", OWNER_TAG), ("Tag.1.Value", owner), ("MaxResults", "100")]);
+    /// Every machine of a region, or of an owner there.
+    fn machines_of(&self, owner: Option<&str>, region: &str) -> Result<Vec<CloudMachine>, CloudFailure> {
+        let mut first = params([("RegionId", region), ("MaxResults", "100")]);
+        if let Some(owner) = owner {
+            first.extend(params([("Tag.1.Key", OWNER_TAG), ("Tag.1.Value", owner)]));
+        }
         let (mut found, mut sent) = (Vec::new(), first.clone());
         for _ in 0..PAGES {
             let page: InstancesPage = self.client.ask((AcsService::Ecs, "DescribeInstances"), region, &sent)?;
@@ -258,7 +260,11 @@ impl CloudApi for Alibaba {
     }
 
     fn machines_in(&self, owner: &str, regions: &BTreeSet<String>) -> Result<Vec<CloudMachine>, CloudFailure> {
-        in_regions(regions, |region| self.machines_of(owner, region))
+        in_regions(regions, |region| self.machines_of(Some(owner), region))
+    }
+
+    fn every_machine(&self) -> Result<Vec<CloudMachine>, CloudFailure> {
+        in_regions(&self.regions()?, |region| self.machines_of(None, region))
     }
 
     fn end(&self, place: &MachinePlace) -> Result<(), CloudFailure> {

@@ -236,10 +236,10 @@ impl CloudApi for Azure {
         Ok(ours.into_iter().map(|vm| vm.machine(&addresses)).collect())
     }
 
-    fn every_machine(&self) -> Result<Option<Vec<CloudMachine>>, CloudFailure> {
+    fn every_machine(&self) -> Result<Vec<CloudMachine>, CloudFailure> {
         let path = self.path(&format!("Microsoft.Compute/virtualMachines?{COMPUTE}"));
         let listed = self.client.list::<ListedVm>(&path)?;
-        Ok(Some(listed.into_iter().map(|vm| vm.machine(&[])).collect()))
+        Ok(listed.into_iter().map(|vm| vm.machine(&[])).collect())
     }
 
     fn end(&self, place: &MachinePlace) -> Result<(), CloudFailure> {

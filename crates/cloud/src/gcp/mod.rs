@@ -6,6 +6,7 @@
 
 mod check;
 mod credentials;
+mod listed;
 mod power;
 #[cfg(test)]
 mod twin;
@@ -300,9 +301,6 @@ impl Instance {
     }
 }
 
-/// Pages of one list that are read; more is taken for a mistake.
-const PAGES: usize = 1000;
-
 impl CloudApi for Gcp {
     fn name(&self) -> &'static str {
         NAME
@@ -352,21 +350,11 @@ impl CloudApi for Gcp {
     }
 
     fn machines(&self, owner: &str) -> Result<Vec<CloudMachine>, CloudFailure> {
-        let filter = word(&format!("labels.{OWNER_LABEL}={}", owner_label(owner)));
-        let (mut found, mut page) = (Vec::new(), String::new());
-        for _ in 0..PAGES {
-            let path = self.path(&format!("aggregated/instances?filter={filter}&maxResults=500{page}"));
-            let list: AggregatedPage = self.client.get(&path)?;
-            if !list.unreachables.is_empty() {
-                return Err(CloudFailure::Doubt(format!("could not look at {}", list.unreachables.join(", "))));
-            }
-            found.extend(list.items.into_values().flat_map(|scope| scope.instances).map(Instance::machine));
-            match list.next_page_token.filter(|token| !token.is_empty()) {
-                Some(token) => page = format!("&pageToken={}", word(&token)),
-                None => return Ok(found),
-            }
-        }
-        Err(CloudFailure::Doubt("the list of machines has no end".to_owned()))
+        self.listed(Some(owner))
+    }
+
+    fn every_machine(&self) -> Result<Vec<CloudMachine>, CloudFailure> {
+        self.listed(None)
     }
 
     fn end(&self, place: &MachinePlace) -> Result<(), CloudFailure> {

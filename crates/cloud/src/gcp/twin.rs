@@ -167,11 +167,11 @@ impl HttpTransport for Twin {
                 ok(json!({ "name": region, "zones": zones }))
             }
             ("GET", ["aggregated", "instances"]) => {
-                let label = query.split('&').next().unwrap().strip_prefix("filter=labels.gradus-owner%3D").unwrap();
+                let label = query.split('&').next().unwrap().strip_prefix("filter=labels.gradus-owner%3D");
                 let mut items: BTreeMap<String, Value> = BTreeMap::new();
                 items.insert("zones/empty".into(), json!({ "warning": { "code": "NO_RESULTS_ON_PAGE" } }));
                 for ((zone, _), machine) in &state.machines {
-                    if machine["labels"]["gradus-owner"] == label {
+                    if label.is_none_or(|label| machine["labels"]["gradus-owner"] == label) {
                         let scope = items.entry(format!("zones/{zone}")).or_insert(json!({ "instances": [] }));
                         scope["instances"].as_array_mut().unwrap().push(machine.clone());
                     }

@@ -280,8 +280,8 @@ impl CloudApi for Lambda {
         Ok(all.filter(|machine| machine.name.starts_with(&prefix)).collect())
     }
 
-    fn every_machine(&self) -> Result<Option<Vec<CloudMachine>>, CloudFailure> {
-        Ok(Some(self.listed()?.into_iter().map(Listed::machine).collect()))
+    fn every_machine(&self) -> Result<Vec<CloudMachine>, CloudFailure> {
+        Ok(self.listed()?.into_iter().map(Listed::machine).collect())
     }
 
     fn end(&self, place: &MachinePlace) -> Result<(), CloudFailure> {

@@ -56,13 +56,11 @@ pub trait CloudApi: Send + Sync {
     /// [`CloudFailure`].
     fn machines(&self, owner: &str) -> Result<Vec<CloudMachine>, CloudFailure>;
 
-    /// Every machine of the account, whoever rented it; none of a cloud that is asked for an owner's only.
+    /// Every machine of the account, in all regions, whoever rented it.
     ///
     /// # Errors
     /// [`CloudFailure`].
-    fn every_machine(&self) -> Result<Option<Vec<CloudMachine>>, CloudFailure> {
-        Ok(None)
-    }
+    fn every_machine(&self) -> Result<Vec<CloudMachine>, CloudFailure>;
 
     /// Every machine of an owner in these regions, and maybe others: a cloud that lists region by region is asked only
     /// where anything can be.

@@ -167,6 +167,12 @@ pub fn audits<C: CloudApi>(cloud: Cloud, api: impl Fn() -> C, kind: &str, step: 
     let young = audit(made);
     assert!(young.iter().all(|machine| machine.verdict != AuditVerdict::Orphaned), "{young:?}");
     assert_eq!(end_orphans(&api, &young), Default::default());
+    // In the eyes of another home.
+    let (cloud, grace) = (cloud.clone(), Duration::from_secs(0));
+    let stranger = MachineJudge { cloud, catalog: &catalog, owner: "stranger", rented: &rented, grace, now: made };
+    let others = stranger.others(&api.every_machine().unwrap(), &[]);
+    assert_eq!(others.iter().filter(|machine| machine.verdict == AuditVerdict::OtherHome).count(), 2, "{others:?}");
+    assert_eq!(end_orphans(&api, &others), Default::default());
     let old = audit(Timestamp(made.0 + 600_000_000));
     let orphaned = old.iter().filter(|machine| machine.verdict == AuditVerdict::Orphaned).count();
     assert_eq!((old.len(), orphaned), (2, 1), "{old:?}");

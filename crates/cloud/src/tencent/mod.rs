@@ -136,12 +136,15 @@ impl Tencent {
         Ok(answer.region_set.into_iter().map(|region| region.region).collect())
     }
 
-    /// Every machine of an owner in a region.
-    fn machines_of(&self, owner: &str, region: &str) -> Result<Vec<CloudMachine>, CloudFailure> {
-        let filters = filters(&[(format!("tag:{OWNER_TAG}").as_str(), owner)]);
+    /// Every machine of a region, or of an owner there.
+    fn machines_of(&self, owner: Option<&str>, region: &str) -> Result<Vec<CloudMachine>, CloudFailure> {
         let mut found = Vec::new();
         for _ in 0..PAGES {
-            let body = json!({ "Filters": filters, "Limit": PAGE, "Offset": found.len() }).to_string();
+            let mut body = json!({ "Limit": PAGE, "Offset": found.len() });
+            if let Some(owner) = owner {
+                body["Filters"] = json!(filters(&[(format!("tag:{OWNER_TAG}").as_str(), owner)]));
+            }
+            let body = body.to_string();
             let answer: InstancesAnswer = self.client.ask((TcService::Cvm, "DescribeInstances"), region, &body)?;
             let count = answer.instance_set.len();
             found.extend(answer.instance_set.into_iter().map(|instance| instance.machine(region)));
@@ -249,7 +252,11 @@ impl CloudApi for Tencent {
     }
 
     fn machines_in(&self, owner: &str, regions: &BTreeSet<String>) -> Result<Vec<CloudMachine>, CloudFailure> {
-        in_regions(regions, |region| self.machines_of(owner, region))
+        in_regions(regions, |region| self.machines_of(Some(owner), region))
+    }
+
+    fn every_machine(&self) -> Result<Vec<CloudMachine>, CloudFailure> {
+        in_regions(&self.regions()?, |region| self.machines_of(None, region))
     }
 
     fn end(&self, place: &MachinePlace) -> Result<(), CloudFailure> {

@@ -116,9 +116,12 @@ impl TwinState {
         if self.silent == Some(region) {
             return Err("timed out".to_owned());
         }
-        let owner = json!({ "Key": "gradus-owner", "Value": filter(body, "tag:gradus-owner") });
+        let owner = body.get("Filters").map(|_| filter(body, "tag:gradus-owner"));
+        let owner = owner.map(|owner| json!({ "Key": "gradus-owner", "Value": owner }));
         let account = self.account();
-        let is_tagged = |machine: &Value| machine["Tags"].as_array().is_some_and(|tags| tags.contains(&owner));
+        let is_tagged = |machine: &Value| {
+            owner.as_ref().is_none_or(|owner| machine["Tags"].as_array().is_some_and(|tags| tags.contains(owner)))
+        };
         let is_owned = |machine: &&Value| machine["Account"] == account && is_tagged(machine);
         let here = self.machines.iter().filter(|((place, _), _)| place == region).map(|(_, machine)| machine);
         let owned: Vec<&Value> = here.filter(is_owned).collect();

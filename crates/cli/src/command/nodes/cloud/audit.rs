@@ -107,8 +107,8 @@ fn audit(cloud: CloudName, request: &AuditRequest, settings: &GlobalSettings, ho
     let refused = |failure| not_answered(&format!("list the machines in {}", cloud.display_name()), &failure);
     let listed = api.machines(home.owner()).map_err(refused)?;
     let every = match request.lists_all {
-        true => Some(api.every_machine().map_err(refused)?.ok_or_else(|| listed_by_owner(cloud))?),
-        false => None,
+        true => api.every_machine().map_err(refused)?,
+        false => Vec::new(),
     };
     // Only now: whatever is listed was intended before.
     let (rented, now) = (&rented_now(home)?, server::clock::now());
@@ -120,17 +120,10 @@ fn audit(cloud: CloudName, request: &AuditRequest, settings: &GlobalSettings, ho
         spare(machine, &kept, rented);
         show_stopped(machine, &kept, api.as_ref());
     }
-    machines.extend(every.into_iter().flat_map(|every| judge.others(&every, &listed)));
+    machines.extend(judge.others(&every, &listed));
     let (ended, failures) = if request.ends { end_orphans(api.as_ref(), &machines) } else { Default::default() };
     let elsewhere = elsewhere((home, cloud.provider()), rented, api.account());
     Ok(Audit { machines, ended, failures, unseen: Vec::new(), elsewhere })
-}
-
-/// What is said of `--all` for a cloud whose machines are asked for by their owner.
-fn listed_by_owner(cloud: CloudName) -> Error {
-    let message = format!("the machines of others in {} are not listed", cloud.display_name());
-    let hint = format!("leave `--all` out: `gradus cloud audit {}`", cloud.provider());
-    Error::Usage { message, hint }
 }
 
 /// The same of AWS, region by region.
