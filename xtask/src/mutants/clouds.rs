@@ -62,7 +62,7 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
     SourceMutant {
         name: "private-machines-do-not-let-in-their-server",
         harm: "a machine without a public address is rented where its server cannot enter it",
-        file: "crates/cloud/src/aws/site.rs",
+        file: "crates/cloud/src/aws/site/mod.rs",
         from: "[Some(public), own].into_iter()",
         to: "[Some(public), own.filter(|_| false)].into_iter()",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "let_in_its_private_address" },

@@ -23,14 +23,14 @@ pub struct RouteTables {
 #[serde(default, rename_all = "camelCase")]
 pub struct RouteTable {
     pub vpc_id: String,
-    pub route_set: Items<Route>,
+    pub route_set: Items<VpcRoute>,
     pub association_set: Items<Association>,
 }
 
 /// A route; of its targets at most one is not empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Route {
+pub struct VpcRoute {
     pub destination_cidr_block: String,
     /// An internet gateway `igw-…`, a VPN gateway `vgw-…`, a VPC endpoint `vpce-…`, or `local`.
     pub gateway_id: String,
@@ -61,7 +61,7 @@ pub enum WayOut {
     None,
 }
 
-impl Route {
+impl VpcRoute {
     fn way_out(&self) -> WayOut {
         let translates =
             [&self.nat_gateway_id, &self.instance_id, &self.network_interface_id, &self.transit_gateway_id];
@@ -86,7 +86,7 @@ impl RouteTables {
         };
         let own = with(&|association| association.subnet_id == subnet.subnet_id);
         let table = own.or_else(|| with(&|association| association.main));
-        let mut ways = table.into_iter().flat_map(|table| table.route_set.item.iter().map(Route::way_out));
+        let mut ways = table.into_iter().flat_map(|table| table.route_set.item.iter().map(VpcRoute::way_out));
         ways.find(|way| *way != WayOut::None).unwrap_or(WayOut::None)
     }
 

@@ -1,8 +1,9 @@
 //! Prerequisites of a machine in its region: an image, a network, and a security group that allows only SSH from here.
 //! The group is checked each time, and reset to exactly that.
 
+mod network;
+
 use super::client::Client;
-use super::network::{self, Addresses, Placement};
 use super::order::{LaunchSite, image as image_of};
 use super::wire::answers::{Groups, Images, IngressRule, NewGroup, Peer, Subnets};
 use super::wire::failure::AwsFailure;
@@ -10,6 +11,8 @@ use super::wire::query;
 use super::wire::reservations::{CapacityReservations, ReservedPlace};
 use super::{AwsOptions, wire::query::OWNER_TAG};
 use crate::rented::MachineChoice;
+pub use network::Addresses;
+use network::NetworkPlace;
 
 /// Looks up or creates all of them, for so many machines.
 ///
@@ -35,7 +38,7 @@ pub fn prepare(
         false => reserved(client, options, choice, count)?,
     };
     let zone = reserved.as_ref().map(|reserved| reserved.zone.as_str()).or(choice.zone.as_deref());
-    let Placement { network, subnet, is_private } = network::place(client, options, region, (zone, count))?;
+    let NetworkPlace { network, subnet, is_private } = network::place(client, options, region, (zone, count))?;
     let group = group(client, region, (owner, has_peers), &network, &wanted(client, options, region)?)?;
     let root_device = root.unwrap_or_else(|| "/dev/sda1".to_owned());
     Ok(LaunchSite { image, root_device, group, subnet, is_private, reserved })

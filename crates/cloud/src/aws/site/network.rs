@@ -5,12 +5,12 @@
 
 use serde::Deserialize;
 
-use super::AwsOptions;
-use super::client::Client;
-use super::wire::answers::{Subnet, Subnets};
-use super::wire::failure::AwsFailure;
-use super::wire::networks::{RouteTables, roomiest};
-use super::wire::query;
+use super::super::AwsOptions;
+use super::super::client::Client;
+use super::super::wire::answers::{Subnet, Subnets};
+use super::super::wire::failure::AwsFailure;
+use super::super::wire::networks::{RouteTables, roomiest};
+use super::super::wire::query;
 
 /// Which addresses machines have, where the user says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -24,7 +24,7 @@ pub enum Addresses {
 
 /// Where machines of one request are put.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placement {
+pub struct NetworkPlace {
     /// The VPC.
     pub network: String,
     /// The subnet, unless EC2 chooses one of the default ones.
@@ -49,17 +49,17 @@ pub fn place(
     options: &AwsOptions,
     region: &str,
     (zone, count): (Option<&str>, usize),
-) -> Result<Placement, AwsFailure> {
+) -> Result<NetworkPlace, AwsFailure> {
     let is_required = options.addresses == Some(Addresses::Private);
     if let Some(subnet) = options.subnets.get(region) {
         let network = usual(client, options, region)?;
-        return Ok(Placement { network, subnet: Some(subnet.clone()), is_private: is_required });
+        return Ok(NetworkPlace { network, subnet: Some(subnet.clone()), is_private: is_required });
     }
     if let Some(private) = private(client, options, region)? {
         let subnets: Vec<&Subnet> = private.subnets.iter().collect();
         if let Some(subnet) = roomiest(&subnets, zone, count) {
             let subnet = Some(subnet.subnet_id.clone());
-            return Ok(Placement { network: private.id, subnet, is_private: true });
+            return Ok(NetworkPlace { network: private.id, subnet, is_private: true });
         }
         if is_required {
             let zone = zone.unwrap_or(region);
@@ -67,7 +67,7 @@ pub fn place(
             return Err(AwsFailure::Capacity(message));
         }
     }
-    Ok(Placement { network: usual(client, options, region)?, subnet: None, is_private: false })
+    Ok(NetworkPlace { network: usual(client, options, region)?, subnet: None, is_private: false })
 }
 
 /// The networks of a region in which machines are put.
@@ -153,9 +153,9 @@ fn network_of(
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::HttpReply;
-    use super::super::wire::answers::read;
-    use super::super::wire::scripted::{Script, client, client_in_ec2, error, reply};
+    use super::super::super::wire::HttpReply;
+    use super::super::super::wire::answers::read;
+    use super::super::super::wire::scripted::{Script, client, client_in_ec2, error, reply};
     use super::*;
 
     /// A region with a default network whose only private subnet is in zone `a`.
