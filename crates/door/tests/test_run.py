@@ -582,16 +582,28 @@ class Saving(Fresh):
             self.assertEqual(run.step, step, end)
 
     def test_a_last_save_that_fails_ends_a_spawned_process_too(self):
-        def work():
+        limit = 200_000
+
+        def work(log):
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             run = self.run_of()
-            resource.setrlimit(resource.RLIMIT_FSIZE, (200000, resource.RLIM_INFINITY))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
             run.save({"a": np.ones(1 << 20)}, 1)
 
-        child = multiprocessing.get_context("fork").Process(target=work)
-        child.start()
-        child.join()
-        self.assertEqual(child.exitcode, _run.UNSAVED)
+        # The second log is full, as it is on the disk that the checkpoint does not fit on.
+        for written in (0, 2 * limit):
+            with self.subTest(written=written), tempfile.TemporaryFile("a+") as log:
+                log.write("." * written)
+                log.flush()
+                child = multiprocessing.get_context("fork").Process(target=work, args=(log,))
+                child.start()
+                child.join()
+                self.assertEqual(child.exitcode, _run.UNSAVED)
+                log.seek(written)
+                message = "the last checkpoint was not saved" if written == 0 else "^$"
+                self.assertRegex(log.read(), message)
 
     def test_checkpoints_that_were_all_found_damaged_stay(self):
         self.run_of().save({"t": torch.ones(3)}, 1, wait=True)

@@ -1,4 +1,5 @@
 """What a run knows of its process: its place among those that train together, what it computes with, and how it ends."""
+import contextlib
 import io
 import sys
 
@@ -43,7 +44,8 @@ def _environment():
 
 class _Failing:
     """Standard error at the end of a process that has failed while it ended. No exception of an exit handler changes the code of
-    a process; but where its streams cannot be flushed at its very end, Python ends it with the code 120.
+    a process; but where its streams cannot be flushed at its very end, Python ends it with the code 120. What cannot be
+    written, as to a log on the same full disk, is dropped: the code says that it failed.
     """
 
     def __init__(self, stream):
@@ -52,8 +54,13 @@ class _Failing:
     def __getattr__(self, name):
         return getattr(self._stream, name)
 
+    def write(self, text):
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+
     def flush(self):
-        self._stream.flush()
+        with contextlib.suppress(OSError):
+            self._stream.flush()
         if sys.is_finalizing():
             raise OSError("the last checkpoint was not saved")
 
