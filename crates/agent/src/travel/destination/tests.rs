@@ -4,19 +4,17 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use domain::files::{BroughtPart, FileListing, FilePart, KeepRequest, Received};
-use domain::{AttemptId, Cause, Fence, RunId};
+use domain::{Cause, Fence, RunId};
 
 use super::bucket::told;
 use super::{AttemptOfRun, BucketDestination, CheckpointDestination, StoredCheckpoints};
 use crate::travel::loop_files::TravelError;
-use crate::travel::tests::{manifest, start, uploaded};
-use crate::travel::{UploadFailure, Uploader, checkpoints};
-
-const WITHIN: Duration = Duration::from_secs(60);
+use crate::travel::tests::{WITHIN, manifest, start, upload_to};
+use crate::travel::{UploadFailure, checkpoints};
 
 /// A store, and the folders of machines.
 struct Scene(tempfile::TempDir);
@@ -68,20 +66,6 @@ impl Scene {
         contents.sort();
         contents
     }
-}
-
-fn upload_to(
-    destination: Box<dyn CheckpointDestination>,
-    folder: &Path,
-    fence: u64,
-    within: Duration,
-) -> Result<(), Box<UploadFailure>> {
-    let (events, inbox) = mpsc::channel();
-    let whose = (RunId::new("r"), AttemptId::new(format!("r-a{fence}")), Fence(fence));
-    let uploader = Uploader::start((None, destination), (folder.to_owned(), false), whose, events);
-    uploader.staged();
-    uploader.finish(within);
-    uploaded(&inbox)
 }
 
 fn send(destination: &mut BucketDestination, path: &str, contents: &str) -> Result<Received, TravelError> {
