@@ -2,7 +2,7 @@
 
 use domain::{InstanceId, Offer};
 
-pub use domain::rental::{BillingRule, LaunchRequest, ProviderAnswer, ProviderCall, ProviderTraits};
+pub use domain::rental::{BillingRule, FailedPeer, LaunchRequest, ProviderAnswer, ProviderCall, ProviderTraits};
 pub use domain::run::Sight;
 
 /// A service that rents out machines.
@@ -30,6 +30,12 @@ pub trait Provider: Send + Sync {
     /// The account in which a machine was rented, such as a project; none where the provider has no accounts.
     fn account_of(&self, _instance: &InstanceId) -> Option<String> {
         None
+    }
+
+    /// Other nodes that could not send all files when a machine was prepared for this instance or since the one before;
+    /// none where machines are not prepared from others. Each is returned once.
+    fn take_failed_peers(&self, _instance: &InstanceId) -> Vec<FailedPeer> {
+        Vec::new()
     }
 }
 

@@ -52,7 +52,7 @@ impl Unreachable {
                     }
                     ControllerOutput::Call { id, .. } => {
                         let answer = ProviderAnswer::Unavailable("no route".into());
-                        inputs.push_back(ControllerInput::Answered { call: id, answer, account: None });
+                        inputs.push_back(ControllerInput::Answered { call: id, answer, details: Default::default() });
                     }
                     ControllerOutput::WakeAt(at) => self.wake = at.0,
                     ControllerOutput::Note(_) | ControllerOutput::Reply(_) => {}

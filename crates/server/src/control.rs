@@ -17,7 +17,7 @@ use ::control::{
     CallId, Controller, ControllerInput, ControllerOutput, Now, OperationNote, ReplyId, ReplyToAgent, WatchedWork,
 };
 use cloud::Provider;
-use domain::rental::ProviderAnswer;
+use domain::rental::{LaunchDetails, ProviderAnswer};
 use domain::run::Keeper;
 use domain::wire::{Heartbeat, HeartbeatReply};
 use domain::{Elapsed, Event, Record};
@@ -36,7 +36,7 @@ pub enum Wake {
     /// An agent called, and waits for the answer.
     Heartbeat(Box<Heartbeat>, tokio::sync::oneshot::Sender<HeartbeatReply>),
     /// A provider has answered a call.
-    Answered(CallId, ProviderAnswer, Option<String>),
+    Answered(CallId, ProviderAnswer, LaunchDetails),
     /// A user requests an event, and waits until it is durable.
     Request(Box<Event>, tokio::sync::oneshot::Sender<Result<u64, Illegal>>),
     /// A query of the world.
@@ -171,9 +171,9 @@ impl Running<'_, '_> {
             while let Some(woken) = wake {
                 match woken {
                     Wake::Heartbeat(heartbeat, reply) => inputs.push(self.heard(heartbeat, reply)),
-                    Wake::Answered(call, answer, account) => {
+                    Wake::Answered(call, answer, details) => {
                         self.calls.answered(call);
-                        inputs.push(ControllerInput::Answered { call, answer, account });
+                        inputs.push(ControllerInput::Answered { call, answer, details });
                     }
                     Wake::Request(event, reply) => {
                         self.last_reply += 1;

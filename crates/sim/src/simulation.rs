@@ -283,7 +283,7 @@ impl Simulation {
             SimEvent::CallArrives { life, id, call, is_answered } => self.call_arrives(life, id, &call, is_answered),
             SimEvent::AnswerArrives { life, id, answer } => {
                 if life == self.process.life {
-                    self.deliver(ControllerInput::Answered { call: id, answer, account: None });
+                    self.deliver(ControllerInput::Answered { call: id, answer, details: Default::default() });
                 }
             }
             SimEvent::AgentBoots(handle) => self.agent_boots(&handle),

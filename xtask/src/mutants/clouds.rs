@@ -303,4 +303,20 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         to: "!host.is_drained",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "asks_one_of_its_pool" },
     },
+    SourceMutant {
+        name: "a-node-that-sends-nothing-is-not-in-the-log",
+        harm: "every start waits until libtorch has come from the user's own machine, and no log says why",
+        file: "crates/control/src/controller/answer.rs",
+        from: "FailedPeer { peer, why, sent }) in failed {",
+        to: "FailedPeer { peer, why, sent }) in failed.iter().skip(1) {",
+        test: CargoTest { package: "gradus-control", target: &["--test", "peers"], filter: "" },
+    },
+    SourceMutant {
+        name: "a-node-that-failed-once-fails-for-every-run",
+        harm: "each later run on a node says that it waited for files which were sent long before",
+        file: "crates/cloud/src/ssh/fallback.rs",
+        from: "self.locked().remove(node).unwrap_or_default()",
+        to: "self.locked().get(node).cloned().unwrap_or_default()",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "reported_of_its_node_and_once" },
+    },
 ];

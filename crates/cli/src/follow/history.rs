@@ -1,6 +1,6 @@
 //! The event log as text: the run or sweep of an event, and a sentence.
 
-use domain::event::RunEnd;
+use domain::event::{RentIntended, RunEnd};
 use domain::pipeline::PipelineEnd;
 use domain::rank::Ready;
 use domain::rental::MachineHandle;
@@ -10,7 +10,7 @@ use domain::sweep::{Setting, SweepEnd};
 use domain::{AttemptId, Event, InstanceId, Money, RunId};
 use plan::World;
 
-use super::narrator::{stopping, straggler};
+use super::narrator::{peer_copy_failed, stopping, straggler};
 use crate::figures::{accuracy, counted};
 
 /// The run or sweep that an event is about; empty where its run is not known.
@@ -28,6 +28,7 @@ pub fn subject(world: &World, event: &Event) -> String {
         }
         Event::ReleaseIntended { instance, .. }
         | Event::ReclaimNoticed { instance, .. }
+        | Event::PeerCopyFailed { instance, .. }
         | Event::Released { instance, .. }
         | Event::DoubleEnded { instance, .. } => of_instance(instance),
         Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => of_attempt(attempt),
@@ -60,14 +61,12 @@ pub fn sentence(event: &Event) -> String {
         Event::StopRequested { by, .. } | Event::SweepStopRequested { by, .. } => stopping(*by).to_owned(),
         Event::ResumeRequested { set, .. } => format!("resume requested{}", Setting::said(set)),
         Event::SweepResumeRequested { .. } | Event::PipelineResumeRequested { .. } => "resume requested".to_owned(),
-        Event::RentIntended(intent) => {
-            let machines = names(&intent.instance, &intent.others);
-            format!("renting {} at {} as {machines}", intent.offer.kind, intent.offer.rate)
-        }
+        Event::RentIntended(intent) => renting(intent),
         Event::MachineTaken(taken) => {
             format!("machine {} of a run that has ended taken over as {}", taken.machine, taken.instance)
         }
         Event::Launched { instance, handle, account } => launched(instance, handle.as_ref(), account.as_deref()),
+        Event::PeerCopyFailed { .. } => peer_copy_failed(event),
         Event::RentFailed { instance, finding } => {
             format!("machine {instance} could not be rented: {}", first_line(&finding.message))
         }
@@ -113,6 +112,11 @@ pub fn sentence(event: &Event) -> String {
         Event::PipelineStopRequested { .. } | Event::ScheduleAdded(_) | Event::ScheduleFired { .. } => served(event),
         Event::ScheduleChanged { .. } | Event::ScheduleSkipped { .. } | Event::TrialMeasured { .. } => served(event),
     }
+}
+
+fn renting(intent: &RentIntended) -> String {
+    let machines = names(&intent.instance, &intent.others);
+    format!("renting {} at {} as {machines}", intent.offer.kind, intent.offer.rate)
 }
 
 /// Describes the release of a machine that begins, and why where the reason is not the end of its run.
@@ -238,4 +242,27 @@ fn launched(instance: &InstanceId, handle: Option<&MachineHandle>, account: Opti
 /// A message may continue with a program's last lines.
 fn first_line(message: &str) -> &str {
     message.lines().next().unwrap_or_default().trim_end_matches("; its last lines were:")
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::Bytes;
+
+    use super::*;
+    use crate::follow::narrator;
+
+    #[test]
+    fn a_node_that_failed_to_send_its_files_is_named_with_the_reason_and_the_cost() {
+        let check = |sent: u64, expected: &str| {
+            let (peer, why) = ("west".to_owned(), "it did not answer within 20 s".to_owned());
+            let event = Event::PeerCopyFailed { instance: InstanceId::new("r-i1"), peer, why, sent: Bytes(sent) };
+            let start =
+                "node `west` could not send all programs and libraries to machine r-i1: it did not answer within 20 s";
+            let expected = format!("{start}; {expected}");
+            assert_eq!(sentence(&event), expected);
+            assert_eq!(narrator::sentence(&event), Some(expected), "`gradus run` prints it too");
+        };
+        check(500_000_000, "gradus sent the remaining 500 MB itself");
+        check(0, "another node sent the rest");
+    }
 }

@@ -23,6 +23,7 @@ use super::output::{OutputParts, ProgramOutput};
 use super::progress::{ProgressLine, fitted};
 use super::watch::Watch;
 use crate::error::Error;
+use crate::figures::size;
 use crate::printer::Printer;
 
 /// Polling interval.
@@ -294,6 +295,7 @@ pub fn sentence(event: &Event) -> Option<String> {
         Event::ResumeRequested { set, .. } => format!("resuming{}", Setting::said(set)),
         Event::RentIntended(intent) => renting(intent),
         Event::MachineTaken(taken) => format!("using {}, which a run that has ended has left", taken.machine),
+        Event::PeerCopyFailed { .. } => peer_copy_failed(event),
         Event::RentFailed { finding, .. } => format!("could not rent: {}", finding.message),
         Event::AttemptReady { ready: Some(ready), attempt } => trains(attempt, ready),
         Event::AttemptReady { ready: None, attempt } => format!("attempt {attempt}: running"),
@@ -355,6 +357,16 @@ pub fn straggler(event: &Event) -> String {
     let (step, median) = (step.as_secs_f64(), median.as_secs_f64());
     let then = if *is_replaced { ": saving, then resuming on another" } else { "" };
     format!("machine {instance} is slow: {step:.3} s per step, and the median of all is {median:.3} s{then}")
+}
+
+/// What is said where a node could not send its files to another one; nothing of other events.
+pub fn peer_copy_failed(event: &Event) -> String {
+    let Event::PeerCopyFailed { instance, peer, why, sent } = event else { return String::new() };
+    let rest = match sent.0 {
+        0 => "another node sent the rest".to_owned(),
+        sent => format!("gradus sent the remaining {} itself", size(sent)),
+    };
+    format!("node `{peer}` could not send all programs and libraries to machine {instance}: {why}; {rest}")
 }
 
 /// Why a run or sweep stops.

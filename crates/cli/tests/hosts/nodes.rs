@@ -363,6 +363,11 @@ fn a_node_fetches_programs_from_another_of_its_pool_or_gets_them_from_here() {
     scene.lab(&["kill", "11"]);
     let said = add("host-12");
     assert!(said.contains("cannot fetch everything from `host-11`: ") && said.contains("copied "), "{said}");
+    // A loop that prepares the node writes it down.
+    scene.lab(&["exec", "12", "sh", "-c", "rm -rf /root/.gradus/*"]);
+    scene.ok(&["run", &scene.job("ssh/host-12", 2), "--json", "--yes", "--new"]);
+    let events = scene.events();
+    assert_eq!(events.matches("node `host-11` could not send all programs").count(), 1, "{events}");
     scene.lab(&["start", "11"]);
     for host in ["11", "12"] {
         scene.ok(&["nodes", "rm", &format!("host-{host}")]);

@@ -10,6 +10,7 @@
 pub mod bootstrap;
 mod connection;
 mod direct;
+mod fallback;
 mod inventory;
 mod peers;
 mod placement;
@@ -26,11 +27,12 @@ use domain::joining::JoinOffer;
 use domain::rental::{MachineHandle, ProviderView, Refusal};
 use domain::{Elapsed, InstanceId, Node, Offer};
 
-use crate::provider::{BillingRule, LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
+use crate::provider::{BillingRule, FailedPeer, LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 
 pub use bootstrap::{CopiedFiles, Executables, PeerCopy, Site, folder_of};
 pub use connection::{Connection, SshError};
 pub use direct::{DirectDoor, NodeReach, calls_over_tls};
+use fallback::PeerFailures;
 use inventory::KnownNodes;
 pub use inventory::{Host, Inventory, NodeLink};
 pub use peers::{PeerLoad, PeerNodes};
@@ -84,6 +86,8 @@ pub struct Ssh {
     failed: Mutex<BTreeMap<String, Instant>>,
     /// Which of them others fetch programs from.
     peers: PeerLoad,
+    /// Which of them could not send theirs.
+    failures: PeerFailures,
 }
 
 /// Of a machine: its name may be given to another one.
@@ -114,8 +118,8 @@ impl Ssh {
 
     fn of(settings: SshSettings, nodes: KnownNodes) -> Ssh {
         let placements = Placements::new(&settings.home);
-        let (machines, failed, peers) = Default::default();
-        Ssh { placements, settings, nodes, machines, failed, peers }
+        let (machines, failed, peers, failures) = Default::default();
+        Ssh { placements, settings, nodes, machines, failed, peers, failures }
     }
 
     /// The state of a machine; its lock also prevents two requests from preparing it concurrently.
@@ -382,5 +386,9 @@ impl Provider for Ssh {
                 }
             }
         }
+    }
+
+    fn take_failed_peers(&self, instance: &InstanceId) -> Vec<FailedPeer> {
+        self.placements.host_of(instance).map_or_else(Vec::new, |name| self.failures.take(&name))
     }
 }

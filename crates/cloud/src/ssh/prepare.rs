@@ -21,7 +21,8 @@ impl Ssh {
     pub(super) fn copy_programs(&self, host: &Host) -> Result<Site, SshError> {
         let (inventory, owner) = (self.nodes.now(), self.settings.owner.as_str());
         let peers = PeerNodes { node: host, inventory: &inventory, owner, load: &self.peers };
-        let (site, _) = bootstrap::install(&self.connection(host), &self.settings.program, owner, Some(&peers))?;
+        let (site, copied) = bootstrap::install(&self.connection(host), &self.settings.program, owner, Some(&peers))?;
+        self.failures.copied(&host.name, copied.map_or_else(Vec::new, |copied| copied.failed_peers()));
         self.peers.note_prepared(&host.name);
         Ok(site)
     }

@@ -1,6 +1,6 @@
 //! What providers answer.
 
-use domain::rental::{DiskFault, MachineHandle, ProviderAnswer, Refusal};
+use domain::rental::{DiskFault, FailedPeer, LaunchDetails, MachineHandle, ProviderAnswer, Refusal};
 use domain::run::InstanceState;
 use domain::{Cause, Elapsed, Event, Finding, InstanceId};
 use plan::Instance;
@@ -12,20 +12,22 @@ use super::{CallId, Controller, ControllerOutput};
 const LAST_EVENTS_DOUBLINGS: u32 = 3;
 
 impl Controller {
-    /// Handles an answer. An answer to a call of an earlier incarnation is ignored.
-    pub(super) fn answered(&mut self, call: CallId, answer: ProviderAnswer, account: Option<&str>) {
+    /// Handles an answer. An answer to a call that is not waited for any more is ignored, but for its details.
+    pub(super) fn answered(&mut self, call: CallId, answer: ProviderAnswer, details: &LaunchDetails) {
         self.is_due_changed = true;
         match self.pending.remove(&call) {
             None => {}
             Some(Pending::Launch { instance, sent }) => {
                 let known = self.remembered(instance);
-                self.launched(&known, sent, answer, account);
+                self.launched(&known, sent, answer, details.account.as_deref());
                 self.share_launch(&known);
             }
             Some(Pending::Observe { provider, sent, asked }) => self.observed(&provider, sent, &asked, answer),
             Some(Pending::End { instances }) => self.ending(&instances, &answer),
             Some(Pending::LastEvents { instance }) => self.last_events(&instance, answer),
         }
+        // A launch that copies everything from here may take longer than its answer is waited for.
+        self.record_failed_peers(&details.failed_peers);
     }
 
     fn launched(&mut self, id: &InstanceId, sent: Elapsed, answer: ProviderAnswer, account: Option<&str>) {
@@ -107,6 +109,17 @@ impl Controller {
             memory.since = awake;
         }
         self.must(Event::Launched { instance: id.clone(), handle, account: account.map(str::to_owned) });
+    }
+
+    /// The log of the run says why its machine was prepared from here, or from yet another node.
+    fn record_failed_peers(&mut self, failed: &[(InstanceId, FailedPeer)]) {
+        for (id, FailedPeer { peer, why, sent }) in failed {
+            let state = self.world.instances.get(id).map(|instance| &instance.state);
+            if state.is_some_and(|state| !matches!(state, InstanceState::Released { .. })) {
+                let (instance, peer, why) = (id.clone(), peer.clone(), why.clone());
+                self.must(Event::PeerCopyFailed { instance, peer, why, sent: *sent });
+            }
+        }
     }
 
     fn refused(&mut self, id: &InstanceId, refusal: &Refusal) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use domain::rental::{ProviderAnswer, ProviderCall};
+use domain::rental::{LaunchDetails, ProviderAnswer, ProviderCall};
 use domain::run::Keeper;
 use domain::wire::{Entry, Heartbeat, HeartbeatReply};
 use domain::{Elapsed, Event, InstanceId, Record, RunId, SweepId, Timestamp};
@@ -50,8 +50,8 @@ pub enum ControllerInput {
         call: CallId,
         /// The answer.
         answer: ProviderAnswer,
-        /// The account in which it was rented, of a launch that was accepted, where the provider has accounts.
-        account: Option<String>,
+        /// Of a launch that was accepted, what else its provider knows.
+        details: LaunchDetails,
     },
     /// All events up to this one are on disk.
     Durable {

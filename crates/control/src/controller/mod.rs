@@ -197,7 +197,7 @@ impl Controller {
         match input {
             ControllerInput::Heartbeat { from, heartbeat } => self.hear(from, &heartbeat),
             ControllerInput::Request { from, event } => self.request(from, *event),
-            ControllerInput::Answered { call, answer, account } => self.answered(call, answer, account.as_deref()),
+            ControllerInput::Answered { call, answer, details } => self.answered(call, answer, &details),
             ControllerInput::Durable { seq } => self.durable = self.durable.max(seq),
             ControllerInput::Appended { records, recalled } => self.appended(&records, *recalled)?,
             ControllerInput::Recalled(part) => self.world.merge(*part),

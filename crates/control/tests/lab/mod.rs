@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 
 use domain::event::{RentIntended, RunEnd, Submitted};
 use domain::rental::{
-    BillingRule, MachineHandle, MachineState, ProviderAnswer, ProviderCall, ProviderTraits, ProviderView, SeenMachine,
+    BillingRule, LaunchDetails, MachineHandle, MachineState, ProviderAnswer, ProviderCall, ProviderTraits,
+    ProviderView, SeenMachine,
 };
 use domain::run::StopBy;
 use domain::wire::HeartbeatReply;
@@ -38,6 +39,10 @@ pub struct Lab<A> {
     pub steps: u32,
     /// Answers a call, of which it is told how many there were.
     pub answer: A,
+    /// Goes with the answer to the first launch.
+    pub details: LaunchDetails,
+    /// Events that were appended, in order.
+    pub appended: Vec<Event>,
     pub calls: Vec<(u64, &'static str)>,
     pub notes: Vec<OperationNote>,
     pub refused: usize,
@@ -121,14 +126,28 @@ pub fn seen(state: MachineState) -> ProviderAnswer {
 
 impl<A: FnMut(&ProviderCall, usize) -> ProviderAnswer> Lab<A> {
     pub fn new(events: Vec<Event>, answer: A) -> Lab<A> {
+        Lab::with_launch_details(events, answer, LaunchDetails::default())
+    }
+
+    pub fn with_launch_details(events: Vec<Event>, answer: A, details: LaunchDetails) -> Lab<A> {
         let records: Vec<Record> =
             events.into_iter().zip(1..).map(|(event, seq)| Record { seq, at: Timestamp(0), event }).collect();
         let now = Now { monotonic: Elapsed(0), wall: Timestamp(0) };
         let providers = [("sim".to_owned(), TRAITS)];
         let controller = Controller::new(World::replay(&records).unwrap(), "owner", providers, Policy::default(), now);
-        let (calls, notes) = (Vec::new(), Vec::new());
-        let mut lab =
-            Lab { controller, now: 0, wake: 0, steps: 0, answer, calls, notes, refused: 0, replies: Vec::new() };
+        let mut lab = Lab {
+            controller,
+            now: 0,
+            wake: 0,
+            steps: 0,
+            answer,
+            details,
+            appended: Vec::new(),
+            calls: Vec::new(),
+            notes: Vec::new(),
+            refused: 0,
+            replies: Vec::new(),
+        };
         lab.step(ControllerInput::Watched(WatchedWork { all: true, ..WatchedWork::default() }));
         lab
     }
@@ -143,11 +162,14 @@ impl<A: FnMut(&ProviderCall, usize) -> ProviderAnswer> Lab<A> {
                 match output {
                     ControllerOutput::Append(records) => {
                         inputs.push_back(ControllerInput::Durable { seq: records.last().unwrap().seq });
+                        self.appended.extend(records.into_iter().map(|record| record.event));
                     }
                     ControllerOutput::Call { id, call, .. } => {
                         self.calls.push((self.now, name_of(&call)));
                         let answer = (self.answer)(&call, self.calls.len());
-                        inputs.push_back(ControllerInput::Answered { call: id, answer, account: None });
+                        let is_launch = matches!(call, ProviderCall::Launch(_));
+                        let details = if is_launch { std::mem::take(&mut self.details) } else { Default::default() };
+                        inputs.push_back(ControllerInput::Answered { call: id, answer, details });
                     }
                     ControllerOutput::Note(note) => self.notes.push(note),
                     ControllerOutput::WakeAt(at) => self.wake = at.0,

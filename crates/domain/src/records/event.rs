@@ -18,7 +18,7 @@ use crate::run::{AttemptEnd, Bill, BillAdjustment, Keeper, Outcome, StopBy, Usag
 use crate::schedule::{JobSchedule, ScheduleChange, ScheduledWork, SkipReason};
 use crate::sweep::{Known, Setting, SweepEnd, Trial};
 use crate::time::{Elapsed, Timestamp};
-use crate::units::Duration;
+use crate::units::{Bytes, Duration};
 use crate::wire::NodeAddress;
 
 /// One event, with its position in the log.
@@ -77,6 +77,17 @@ pub enum Event {
         /// versions that did not write it down.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         account: Option<String>,
+    },
+    /// When a machine that was there already was prepared, another node could not send it all files that it has.
+    PeerCopyFailed {
+        /// The machine that was prepared.
+        instance: InstanceId,
+        /// The name of the other node.
+        peer: String,
+        /// Why not.
+        why: String,
+        /// What the loop's machine sent instead, as it is when it is not compressed; 0 if another node had the rest.
+        sent: Bytes,
     },
     /// The provider has refused it, or could not be reached; nothing is rented.
     RentFailed { instance: InstanceId, finding: Finding },

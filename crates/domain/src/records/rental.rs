@@ -9,7 +9,7 @@ use crate::money::Rate;
 use crate::offer::Offer;
 use crate::run::Usage;
 use crate::time::{Elapsed, Timestamp};
-use crate::units::Duration;
+use crate::units::{Bytes, Duration};
 use crate::wire::Entry;
 
 /// A call to a provider.
@@ -102,6 +102,26 @@ pub enum ProviderAnswer {
     LastEvents(Vec<Entry>),
     /// It could not be reached; nothing is known and nothing was changed. Not for [`ProviderCall::Launch`].
     Unavailable(String),
+}
+
+/// What a provider knows of a launch that it has accepted, besides the names of the machines.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LaunchDetails {
+    /// The account in which it was rented, where the provider has accounts.
+    pub account: Option<String>,
+    /// Other nodes that could not send all files when a machine was prepared, each with that machine.
+    pub failed_peers: Vec<(InstanceId, FailedPeer)>,
+}
+
+/// A node that could not send another one all files that it has, when that was prepared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedPeer {
+    /// Its name.
+    pub peer: String,
+    /// Why not.
+    pub why: String,
+    /// What the loop's machine sent instead, as it is when it is not compressed.
+    pub sent: Bytes,
 }
 
 /// Why a request was refused.

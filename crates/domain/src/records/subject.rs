@@ -36,7 +36,9 @@ impl Event {
             Event::AgentUp { instance, .. } | Event::ReleaseIntended { instance, .. } => {
                 EventSubject::Instance(instance)
             }
-            Event::ReclaimNoticed { instance, .. } => EventSubject::Instance(instance),
+            Event::ReclaimNoticed { instance, .. } | Event::PeerCopyFailed { instance, .. } => {
+                EventSubject::Instance(instance)
+            }
             Event::Released { instance, .. } | Event::DoubleEnded { instance, .. } => EventSubject::Instance(instance),
             Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => EventSubject::Attempt(attempt),
             Event::MemberPrepared { attempt, .. } | Event::MemberEnded { attempt, .. } => {

@@ -72,6 +72,7 @@ impl World {
             Event::RentIntended(intent) => self.rent_intended(record, intent),
             Event::MachineTaken(taken) => self.machine_taken(taken),
             Event::Launched { instance, handle, account } => self.launched(instance, handle.as_ref(), account),
+            Event::PeerCopyFailed { instance, .. } => self.instance_mut(instance).map(|_| ()),
             Event::RentFailed { instance, finding } => self.rent_failed(record.at, instance, finding),
             Event::AgentUp { instance, started, incarnation } => self.agent_up(instance, *started, *incarnation),
             Event::ReclaimNoticed { instance, at } => self.reclaim_noticed(instance, *at),

@@ -27,7 +27,8 @@ impl Loop {
                         inputs.push(ControllerInput::Durable { seq });
                     }
                     ControllerOutput::Call { id, call, .. } => {
-                        inputs.push(ControllerInput::Answered { call: id, answer: answer(&call), account: None });
+                        let (answer, details) = (answer(&call), Default::default());
+                        inputs.push(ControllerInput::Answered { call: id, answer, details });
                     }
                     ControllerOutput::Note(note) => return Err(format!("{}: {}", note.subject, note.text).into()),
                     _ => {}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ::control::{CallId, ControllerInput};
 use cloud::Provider;
-use domain::rental::{ProviderAnswer, ProviderCall};
+use domain::rental::{LaunchDetails, ProviderAnswer, ProviderCall};
 
 use super::Wake;
 
@@ -75,7 +75,8 @@ impl ProviderCalls {
             }
             queue.go_on(&self.sender);
         }
-        overdue.into_iter().map(|(call, answer)| ControllerInput::Answered { call, answer, account: None })
+        let assumed = |(call, answer)| ControllerInput::Answered { call, answer, details: LaunchDetails::default() };
+        overdue.into_iter().map(assumed)
     }
 }
 
@@ -91,20 +92,25 @@ impl Queue {
                 chaos::point(before);
                 let answer = provider.call(&call);
                 chaos::point(after);
-                let account = account(provider.as_ref(), &call, &answer);
+                let details = details(provider.as_ref(), &call, &answer);
                 // A loop that has ended wants no answer.
-                let _ = answers.send(Wake::Answered(id, answer, account));
+                let _ = answers.send(Wake::Answered(id, answer, details));
             });
         }
     }
 }
 
-/// The account in which an accepted launch has rented.
-fn account(provider: &dyn Provider, call: &ProviderCall, answer: &ProviderAnswer) -> Option<String> {
-    match (call, answer) {
-        (ProviderCall::Launch(request), ProviderAnswer::Accepted(_)) => provider.account_of(request.members.first()?),
+/// What a provider knows of an accepted launch besides its answer; nothing of other calls.
+fn details(provider: &dyn Provider, call: &ProviderCall, answer: &ProviderAnswer) -> LaunchDetails {
+    let first = match (call, answer) {
+        (ProviderCall::Launch(request), ProviderAnswer::Accepted(_)) => request.members.first(),
         _ => None,
-    }
+    };
+    first.map_or_else(LaunchDetails::default, |instance| {
+        let failed = provider.take_failed_peers(instance).into_iter();
+        let failed_peers = failed.map(|failed| (instance.clone(), failed)).collect();
+        LaunchDetails { account: provider.account_of(instance), failed_peers }
+    })
 }
 
 /// Kill points of a test: before a call is made, and before its answer is handled.
@@ -115,5 +121,60 @@ fn points(call: &ProviderCall) -> [&'static str; 2] {
         ProviderCall::Observe(_) => ["observe.before", "observe.after"],
         ProviderCall::End(_) => ["end.before", "end.after"],
         ProviderCall::LastEvents(_) => ["last_events.before", "last_events.after"],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::rental::{FailedPeer, LaunchRequest, ProviderTraits};
+    use domain::{Bytes, InstanceId, Node, Offer, Rate};
+
+    use super::*;
+
+    /// Knows an account and a failed node of each machine.
+    struct Knowing;
+
+    impl Provider for Knowing {
+        fn name(&self) -> &'static str {
+            "knowing"
+        }
+
+        fn traits(&self) -> ProviderTraits {
+            unreachable!("nobody asks for them")
+        }
+
+        fn call(&self, _call: &ProviderCall) -> ProviderAnswer {
+            unreachable!("it was called before")
+        }
+
+        fn account_of(&self, instance: &InstanceId) -> Option<String> {
+            Some(format!("account of {instance}"))
+        }
+
+        fn take_failed_peers(&self, instance: &InstanceId) -> Vec<FailedPeer> {
+            vec![FailedPeer { peer: format!("peer of {instance}"), why: "off".into(), sent: Bytes(1) }]
+        }
+    }
+
+    #[test]
+    fn what_a_provider_knows_of_a_launch_goes_with_its_answer() {
+        let (node, rate) = (Node::default(), Rate::default());
+        let offer = Offer { provider: "knowing".into(), kind: "m".into(), node, rate, price_source: "test".into() };
+        let launch = ProviderCall::Launch(Box::new(LaunchRequest {
+            members: vec![InstanceId::new("r-i1")],
+            token: "t".into(),
+            offer,
+            price_cap: None,
+            expires: None,
+            first_answer: None,
+            has_peers: false,
+        }));
+        let known = details(&Knowing, &launch, &ProviderAnswer::Accepted(Vec::new()));
+        assert_eq!(known.account.as_deref(), Some("account of r-i1"));
+        let [(instance, failed)] = &known.failed_peers[..] else { panic!("{known:?}") };
+        assert_eq!((instance.as_str(), failed.peer.as_str()), ("r-i1", "peer of r-i1"));
+        let doubt = ProviderAnswer::Doubt("no answer".into());
+        assert_eq!(details(&Knowing, &launch, &doubt), LaunchDetails::default());
+        assert_eq!(details(&Knowing, &ProviderCall::Offers, &doubt), LaunchDetails::default());
     }
 }

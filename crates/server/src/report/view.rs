@@ -128,6 +128,10 @@ impl View {
             Event::RentFailed { instance, finding } if ours.instances.contains(instance) => {
                 self.bad(at, format!("{instance} could not be rented"), finding);
             }
+            Event::PeerCopyFailed { instance, peer, why, sent } if ours.instances.contains(instance) => {
+                let text = format!("{peer} could not send all programs and libraries to {instance}: {why}");
+                self.plain(at, format!("{text}; {} came from here", words::size(sent.0)));
+            }
             Event::AgentUp { instance, .. } if ours.instances.contains(instance) => {
                 self.plain(at, format!("{instance} is up"));
             }
@@ -197,7 +201,7 @@ impl View {
             }
             Event::AttemptResizing { .. } | Event::MicroBatchHalved { .. } | Event::KeeperChanged { .. } => {}
             Event::BudgetAlert { .. } | Event::Ended { .. } | Event::ReleaseIntended { .. } => {}
-            Event::StragglerFound { .. } => {}
+            Event::StragglerFound { .. } | Event::PeerCopyFailed { .. } => {}
             Event::Released { .. } | Event::DoubleEnded { .. } | Event::Billed { .. } => {}
             Event::BillAdjusted { .. } | Event::TrialMeasured { .. } => {}
             Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {}

@@ -195,9 +195,8 @@ fn prepared(peers: &PeerNodes, program: &Executables) -> Result<(Node, Option<Co
 fn copied_lines(copied: &CopiedFiles) -> Vec<String> {
     let CopiedFiles { whole, held, sent, peers } = copied;
     let mut lines: Vec<String> = peers.iter().flat_map(peer_lines).collect();
-    let of_peers: u64 = peers.iter().map(|copied| copied.bytes.0).sum();
-    let rest = whole.0.saturating_sub(held.0).saturating_sub(of_peers);
-    if rest == 0 && of_peers > 0 {
+    let rest = copied.from_here().0;
+    if rest == 0 && peers.iter().any(|copied| copied.bytes.0 > 0) {
         return lines;
     }
     let rest = size(rest);

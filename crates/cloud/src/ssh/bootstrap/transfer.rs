@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use domain::Bytes;
+use domain::rental::FailedPeer;
 use node::blobs::{
     self, CHUNK, INSTALL_SCHEMA, InstallAnswer, InstallBlob, InstallRequest, InstallStep, InstallTarget,
 };
@@ -27,6 +28,23 @@ pub struct CopiedFiles {
     pub sent: Bytes,
     /// What came from other nodes.
     pub peers: Vec<PeerCopy>,
+}
+
+impl CopiedFiles {
+    /// Contents that were sent from here, as they are when they are not compressed.
+    pub fn from_here(&self) -> Bytes {
+        let of_peers: u64 = self.peers.iter().map(|copied| copied.bytes.0).sum();
+        Bytes(self.whole.0.saturating_sub(self.held.0).saturating_sub(of_peers))
+    }
+
+    /// The nodes that could not send everything that they were asked for and have.
+    pub fn failed_peers(&self) -> Vec<FailedPeer> {
+        let failed = |copied: &PeerCopy| {
+            let why = copied.failed.clone()?;
+            Some(FailedPeer { peer: copied.peer.clone(), why, sent: self.from_here() })
+        };
+        self.peers.iter().filter_map(failed).collect()
+    }
 }
 
 /// What was fetched from one other node.
@@ -278,6 +296,20 @@ mod tests {
 
     fn source(folder: &Path) -> SourceFolder {
         SourceFolder { folder: "lib/torch".into(), is_whole: true, files: libraries(folder).unwrap() }
+    }
+
+    #[test]
+    fn a_node_that_failed_is_named_with_what_was_sent_from_here() {
+        let copy = |peer: &str, bytes: u64, failed: Option<&str>| PeerCopy {
+            peer: peer.into(),
+            bytes: Bytes(bytes),
+            failed: failed.map(str::to_owned),
+        };
+        let peers = vec![copy("west", 100, Some("it is off")), copy("east", 50, None)];
+        let copied = CopiedFiles { whole: Bytes(500), held: Bytes(200), sent: Bytes(30), peers };
+        let failed = FailedPeer { peer: "west".into(), why: "it is off".into(), sent: Bytes(150) };
+        assert_eq!(copied.failed_peers(), [failed]);
+        assert!(CopiedFiles::default().failed_peers().is_empty());
     }
 
     #[test]
