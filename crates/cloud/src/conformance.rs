@@ -87,7 +87,7 @@ fn a_token_rents_once(provider: &dyn Provider, request: &LaunchRequest, world: &
     }
     assert_eq!(handles[0], handles[1], "two launches rent one machine");
     let machine = wait(world, Awaited::Listing, || seen(provider, instance));
-    assert_eq!(machine.handle, handles[0].1, "it is listed by the name that the launch has told");
+    assert_eq!(machine.handle, handles[0].1, "it is listed by the name that the launch has returned");
     let other = LaunchRequest { token: "another token".into(), ..request.clone() };
     assert!(
         !matches!(launch(provider, &other), ProviderAnswer::Accepted(_)),
