@@ -69,8 +69,12 @@ pub struct Patience {
     pub devices: Duration,
     /// For the first step, from the start of a rank; `preload` adds to it ([`data::preloading`]).
     pub ready: Duration,
-    /// For the next step, at least; twenty times the median step when that is longer.
+    /// For the next step, at least; ten times the 99th percentile of recent steps, or twenty times their median, when that is
+    /// longer. A node is given up after 45 s of silence, and after a shorter cut TCP may need as long again to send what was
+    /// lost: whoever recovers from it does not hang.
     pub step: Duration,
+    /// For a checkpoint or a model to be written, at least; three times the longest save when that is longer.
+    pub checkpoint: Duration,
 }
 
 impl Default for Patience {
@@ -85,8 +89,9 @@ impl Default for Patience {
             upload: Duration::from_secs(600),
             leftovers: Duration::from_secs(1),
             devices: Duration::from_secs(5),
-            ready: Duration::from_secs(600),
-            step: Duration::from_secs(60),
+            ready: Duration::from_secs(1800),
+            step: Duration::from_secs(120),
+            checkpoint: Duration::from_secs(600),
         }
     }
 }

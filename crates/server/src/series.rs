@@ -40,7 +40,7 @@ pub fn step_of(report: &Report) -> Option<u64> {
         Report::Hello { .. } | Report::Preparing { .. } | Report::Note { .. } | Report::Trained | Report::Failed(_) => {
             None
         }
-        Report::Devices { .. } => None,
+        Report::Devices { .. } | Report::Pausing { .. } => None,
     }
 }
 

@@ -54,6 +54,7 @@ impl EventFile {
                 Report::Metrics(metrics) => frame(&mut bytes, &metrics_event(*at, metrics)),
                 Report::Hello { .. }
                 | Report::Preparing { .. }
+                | Report::Pausing { .. }
                 | Report::Checkpointed(_)
                 | Report::Note { .. }
                 | Report::Result(_)

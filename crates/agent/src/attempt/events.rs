@@ -187,6 +187,9 @@ impl Attempt {
             }
             Working::Command { reports, .. } => reports.hear(&report),
         }
+        if matches!(report, Report::Pausing { .. }) {
+            return Vec::new();
+        }
         vec![AgentEvent::Reported { rank: first_rank(&self.start), report }]
     }
 

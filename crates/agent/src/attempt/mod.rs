@@ -42,7 +42,7 @@ use process::{Exit, FailedFirst, Process};
 use program::{Container, Idleness, Observer, ProgramLink, SetupKey, StopScope};
 use sweeping::{SaveTime, time_to_save};
 use verdict::{RankReports, Role};
-use watchdog::Watchdog;
+use watchdog::{SilenceLimits, Watchdog};
 
 /// How long an ended rank's socket may stay open; a process that holds it then is not the rank.
 const LATE: Duration = Duration::from_secs(1);
@@ -201,7 +201,7 @@ impl Attempt {
         for rank in 1..train.processes {
             peers.add(rank, listen(rank)?, peers::log(Path::new(&start.folder), &start.attempt, first + rank));
         }
-        let watchdog = Watchdog::new(now, tools.patience.ready, tools.patience.step);
+        let watchdog = Watchdog::new(now, SilenceLimits::of(&tools.patience));
         let data = train.data.clone();
         let (train, folder, reports) = (Box::new(train), folder.to_owned(), Box::default());
         let work = Working::Train { train, folder, link, watchdog, reports, peers };

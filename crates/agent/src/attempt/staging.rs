@@ -18,7 +18,7 @@ use super::process::Process;
 use super::program::{Container, SetupKey, container_request, forget_setup};
 use super::trainer::Seat;
 use super::verdict::Role;
-use super::watchdog::Watchdog;
+use super::watchdog::{SilenceLimits, Watchdog};
 use super::workdir::{self, MountTarget, WorkdirSource};
 use super::{Attempt, ProgramSetup, Stage, Tools, Working, library, link, peers, program, trainer};
 use crate::event::{AttemptEvent, Serving, StagedInput, Wakeup};
@@ -182,8 +182,9 @@ impl Attempt {
         let unused = libraries.and_then(|libraries| {
             library::unused_gpus(program::gpus_of(&self.start), &libraries, self.tools.remote.is_some())
         });
-        let before_ready = self.tools.patience.ready + data::preloading(&train.data);
-        *watchdog = Watchdog::new(now, before_ready, self.tools.patience.step);
+        let limits = SilenceLimits::of(&self.tools.patience);
+        let set_up = limits.set_up + data::preloading(&train.data);
+        *watchdog = Watchdog::new(now, SilenceLimits { set_up, ..limits });
         let local_ranks = train.processes.max(1);
         let place = self.start.member.unwrap_or(NodeRank { rank: 0, nodes: 1 });
         let first = place.rank * local_ranks;

@@ -122,7 +122,7 @@ impl RankReports {
             // Of a program that its launcher has started again.
             Report::Hello { .. } => self.last = None,
             Report::Preparing { .. } | Report::Ready(_) | Report::Evaluated(_) => {}
-            Report::Result(_) | Report::Devices { .. } | Report::Note { .. } => {}
+            Report::Result(_) | Report::Devices { .. } | Report::Note { .. } | Report::Pausing { .. } => {}
         }
     }
 }

@@ -101,6 +101,8 @@ fn an_order_to_stop_saves_first() {
     scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), is_node_lost: false, within: None }]);
     let AttemptEnd::Stopped { step: Some(step) } = scene.end(1) else { panic!("it stops") };
     let entries = scene.control.wait("end", |entries| !entries.is_empty());
+    let is_for_the_loop = |report: &Report| !matches!(report, Report::Pausing { .. });
+    assert!(reports(&entries).iter().all(is_for_the_loop), "earlier ones would not know it");
     let saved =
         reports(&entries).into_iter().any(|report| matches!(report, Report::Checkpointed(found) if found.step == step));
     assert!(saved);

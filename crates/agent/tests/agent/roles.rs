@@ -11,7 +11,7 @@ use agent::{AgentSettings, Patience};
 use domain::finding::{Cause, Finding};
 use program::{LoggedStep, ProgramRun, ProgramSettings, StateView, TensorView};
 
-use domain::rank::{Checkpointed, Environment, Exported, Fetching, RankCommand, Ready, Report, Spec, Step};
+use domain::rank::{Checkpointed, Environment, Exported, Fetching, Pause, RankCommand, Ready, Report, Spec, Step};
 
 /// Supervises the folder named by the environment, and exits like `gradus agent`.
 pub fn agent(folder: PathBuf, patience: &str) -> ! {
@@ -123,6 +123,7 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
         }
         let is_retired = behaviour == "retired" && step == 3;
         if is_retired || (behaviour != "deaf" && stop.load(Ordering::SeqCst)) {
+            say(Report::Pausing { pause: Pause::Checkpoint });
             say(Report::Checkpointed(Checkpointed { step, bytes: 1, stall_us: 1, commit_us: 1 }));
             say(Report::Stopped { step });
             std::process::exit(0);

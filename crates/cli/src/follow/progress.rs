@@ -48,7 +48,7 @@ impl ProgressLine {
                 self.accuracy = Some((evaluated.figures.accuracy_name(), evaluated.accuracy));
             }
             Report::Hello { .. } | Report::Checkpointed(_) | Report::Note { .. } | Report::Exported(_) => return false,
-            Report::Metrics(_) | Report::Result(_) | Report::Devices { .. } => return false,
+            Report::Metrics(_) | Report::Result(_) | Report::Devices { .. } | Report::Pausing { .. } => return false,
             Report::Trained | Report::Stopped { .. } | Report::Failed(_) => return false,
         }
         self.last.is_some()

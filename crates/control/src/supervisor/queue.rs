@@ -126,7 +126,7 @@ pub fn is_decision(event: &AgentEvent) -> bool {
             Report::Ready(_) | Report::Result(_) | Report::Exported(_) | Report::Trained => true,
             Report::Stopped { .. } | Report::Failed(_) | Report::Checkpointed(_) => true,
             Report::Hello { .. } | Report::Preparing { .. } | Report::Step(_) | Report::Evaluated(_) => false,
-            Report::Metrics(_) | Report::Devices { .. } | Report::Note { .. } => false,
+            Report::Metrics(_) | Report::Devices { .. } | Report::Note { .. } | Report::Pausing { .. } => false,
         },
         // An agent sends only events that it knows.
         AgentEvent::Unknown => false,

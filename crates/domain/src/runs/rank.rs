@@ -77,7 +77,7 @@ pub struct Rendezvous {
     pub prefix: String,
 }
 
-/// As long as an agent waits for the first step of a rank.
+/// Shorter than an agent waits for the first step, so that a rank names the one that it misses.
 pub fn patience() -> u64 {
     600
 }
@@ -109,6 +109,8 @@ pub enum Report {
     /// Data is being prepared before the first step: number of samples that were read, decoded, measured or tokenized,
     /// counted once per pass. Sent only while it grows.
     Preparing { done: u64 },
+    /// Steps pause for something that has a time limit of its own. Stays with the agent.
+    Pausing { pause: Pause },
     /// Something the user should know, and that does not end the run.
     Note { text: String },
     /// The model and its card are durable in the export folder.
@@ -119,6 +121,20 @@ pub enum Report {
     Stopped { step: u64 },
     /// Last report: it has failed.
     Failed(Finding),
+}
+
+/// What steps pause for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pause {
+    /// A split is scored.
+    Evaluation,
+    /// The state is copied, and saved until [`Report::Checkpointed`].
+    Checkpoint,
+    /// A model is written.
+    Export,
+    /// An earlier state is loaded, as at the start.
+    SetUp,
 }
 
 /// An agent's order.

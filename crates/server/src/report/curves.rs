@@ -61,7 +61,7 @@ impl Curves {
                     checkpoints.insert(checkpointed.step, (*at, *checkpointed));
                 }
                 Report::Hello { .. } | Report::Preparing { .. } | Report::Note { .. } | Report::Exported(_) => {}
-                Report::Result(_) | Report::Devices { .. } => {}
+                Report::Result(_) | Report::Devices { .. } | Report::Pausing { .. } => {}
                 Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
             }
         }

@@ -251,7 +251,8 @@ impl View {
         match &point.report {
             Report::Hello { environment, .. } => self.environment = Some(environment.clone()),
             Report::Note { text } => self.plain(point.at, text.clone()),
-            Report::Preparing { .. } | Report::Ready(_) | Report::Step(_) | Report::Evaluated(_) => {}
+            Report::Preparing { .. } | Report::Pausing { .. } => {}
+            Report::Ready(_) | Report::Step(_) | Report::Evaluated(_) => {}
             Report::Metrics(_) | Report::Result(_) | Report::Devices { .. } | Report::Checkpointed(_) => {}
             Report::Exported(_) | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
         }

@@ -52,7 +52,7 @@ impl Outbox {
             Report::Preparing { .. } | Report::Checkpointed(_) | Report::Note { .. } | Report::Exported(_) => {
                 waiting.urgent = true
             }
-            Report::Devices { .. } | Report::Result(_) => waiting.urgent = true,
+            Report::Devices { .. } | Report::Result(_) | Report::Pausing { .. } => waiting.urgent = true,
             Report::Trained | Report::Stopped { .. } | Report::Failed(_) => waiting.urgent = true,
         }
         waiting.since.get_or_insert_with(Instant::now);

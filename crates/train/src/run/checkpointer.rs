@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use checkpoint::interval::{CheckpointCosts, Pace};
 use checkpoint::{CheckpointWriter, PartFolders};
-use domain::rank::{Checkpointed, Report, Spec};
+use domain::rank::{Checkpointed, Pause, Report, Spec};
 
 use crate::channel::Channel;
 use crate::error::Error;
@@ -66,6 +66,9 @@ impl<'a> Checkpointer<'a> {
         let step = trainer.progress.step;
         if self.saved == Some(step) && !anew {
             return Ok(());
+        }
+        if ranks.is_first() {
+            self.channel.send(Report::Pausing { pause: Pause::Checkpoint });
         }
         let began = Instant::now();
         let snapshot = if ranks.saves_parts() {

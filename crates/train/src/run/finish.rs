@@ -4,7 +4,7 @@ use std::path::Path;
 
 use data::Part;
 use domain::finding::{Cause, Finding};
-use domain::rank::{EvaluatedSplit, Report};
+use domain::rank::{EvaluatedSplit, Pause, Report};
 
 use super::export::{FinalScores, export, export_stopped, write_last, write_model};
 use super::training::Training;
@@ -24,18 +24,21 @@ pub(super) fn finish(training: Training) -> Result<Ending, Error> {
     // Durable before it is exported: a kill from here on costs no step.
     checkpointer.finish()?;
     if context.spec.train.export_every.is_some() {
+        context.pauses(Pause::Export, ranks);
         write_last(&trainer, context.spec, ranks)?;
     }
     if trainer.progress.best.is_none() {
         return Err(never_finite());
     }
     let best_step = trainer.load_best(ranks)?;
+    context.pauses(Pause::Evaluation, ranks);
     let Some(test) = evaluator.score(&trainer, Part::Test, &mut commands)? else {
         return Ok(Ending::Stopped { step: trainer.progress.step });
     };
     let rank_memory = report_memory(context, ranks)?;
     let processor_us = ranks.gather(torch::processor_micros() as f64)?.iter().sum::<f64>() as u64;
     // The network has the best weights now.
+    context.pauses(Pause::Export, ranks);
     let entry = write_model(&trainer, context.spec, WhichWeights::Present, ranks)?;
     let (Some(step), Some(entry)) = (best_step, entry) else { return Ok(Ending::Trained) };
     let validation = trainer.progress.best.ok_or_else(|| Finding::new(Cause::Internal, "nothing was evaluated"))?;
@@ -65,6 +68,7 @@ pub(super) fn leave_models(training: &Training) -> Result<(), Error> {
     if trainer.progress.step == 0 {
         return Ok(());
     }
+    context.pauses(Pause::Export, ranks);
     // A disk error is reported; the collective operations are the same on all ranks.
     let best = match has_best {
         true => write_model(trainer, context.spec, WhichWeights::Best, ranks),

@@ -20,7 +20,7 @@ mod training;
 mod validation;
 
 use domain::finding::{Cause, Finding};
-use domain::rank::{Report, Spec};
+use domain::rank::{Pause, Report, Spec};
 use tch::Device;
 
 use guard::{ROLLBACKS, RollBack};
@@ -85,6 +85,13 @@ impl Context<'_> {
     fn note(&self, text: String) {
         self.channel.send(Report::Note { text });
     }
+
+    /// Tells the agent that steps pause, and for what. The first rank reports for all.
+    fn pauses(&self, pause: Pause, ranks: &Ranks) {
+        if ranks.is_first() {
+            self.channel.send(Report::Pausing { pause });
+        }
+    }
 }
 
 /// Trains according to `spec`, resuming from its newest checkpoint, and reports over `channel`.
@@ -139,6 +146,7 @@ fn run_among(context: &Context, ranks: &mut Ranks) -> Result<Ending, Error> {
             StepsEnd::Done => return finish::finish(training),
             StepsEnd::NotFinite(poisoned) if attempt < ROLLBACKS => {
                 training.checkpointer.finish()?;
+                context.pauses(Pause::SetUp, ranks);
                 context.note(format!("{}: rolled back to the newest checkpoint", poisoned.why));
                 rolled_back = Some(poisoned);
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use checkpoint::{CheckpointManifest, CheckpointWriter, Retention, WriterIdentity};
 use data::Cursor;
 use domain::finding::{Cause, Finding};
-use domain::rank::{Ready, Report, Sample, Step};
+use domain::rank::{Pause, Ready, Report, Sample, Step};
 
 use super::Context;
 use super::checkpointer::Checkpointer;
@@ -197,6 +197,7 @@ impl<'a> Training<'a> {
             return Ok(Some(StepsEnd::Stopped { step: at }));
         }
         if is_exported {
+            context.pauses(Pause::Export, ranks);
             timeline.time(Phase::Checkpoint, || write_step(trainer, context.spec, at, ranks))?;
         }
         if done || save {
@@ -282,9 +283,7 @@ impl<'a> Training<'a> {
             checkpoint_us: micros(self.checkpointer.stepped(took)),
             data: self.monitor.stepped(took, data_wait, self.loader.measured()),
         }));
-        if let Some(text) = self.monitor.note() {
-            context.note(text);
-        }
+        self.monitor.note().into_iter().for_each(|text| context.note(text));
     }
 
     /// How the steps end where a state is rolled back between two of them: an order to stop is followed all the same.

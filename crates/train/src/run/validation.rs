@@ -1,7 +1,7 @@
 //! Scoring the validation and test splits, and judging which weights are the best.
 
 use data::{Cursor, Part};
-use domain::rank::{Evaluated, EvaluatedSplit, Report};
+use domain::rank::{Evaluated, EvaluatedSplit, Pause, Report};
 use domain::train::{Labels, Task};
 
 use super::Context;
@@ -26,6 +26,7 @@ impl Evaluator<'_> {
     /// Scores the validation split, keeps the weights if they are the best, and reports; unless an order to stop comes.
     pub fn validate(&self, trainer: &mut Trainer, length: Length, commands: &mut Commands) -> Result<(), Error> {
         let Context { spec, config, .. } = self.context;
+        self.context.pauses(Pause::Evaluation, self.ranks);
         let swapped = trainer.swap_in_average(length, self.ranks)?;
         if let Some(batches) = swapped.as_ref().map(|swapped| swapped.batches).filter(|batches| *batches > 0) {
             let mut loader = self.data.train(&spec.train, Cursor { epoch: 0, pos: 0 }, self.ranks.share());

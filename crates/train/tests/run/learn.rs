@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use domain::finding::Cause;
-use domain::rank::{EvaluatedSplit, Report};
+use domain::rank::{EvaluatedSplit, Pause, Report};
 use serde_json::{Value, json};
 use train::run::Ending;
 
@@ -32,6 +32,10 @@ fn a_run_learns_reports_and_exports() {
     let Report::Ready(ready) = &outcome.reports[1] else { panic!("{:?}", outcome.reports[1]) };
     assert_eq!((ready.samples.iter().sum::<u64>(), ready.classes.len()), (1797, 10));
     assert_eq!(outcome.steps(), (1..=ready.steps).collect::<Vec<_>>());
+    // What its agent needs to know so as not to take them for a hang.
+    for pause in [Pause::Evaluation, Pause::Checkpoint, Pause::Export] {
+        assert!(outcome.reports.contains(&Report::Pausing { pause }), "{pause:?}");
+    }
 
     let mut best = 0.0;
     let mut evaluations = [0, 0];

@@ -104,8 +104,8 @@ impl Fault {
     /// How long after it is over an attempt may still end by it, at most.
     pub(super) fn settles_within(self) -> Duration {
         Duration::from_secs(match self {
-            // A machine is given up after 45 s of silence and 10 s for proof, and ranks without a step after 60 s.
-            Fault::Agent | Fault::Power | Fault::Network => 80,
+            // A machine is given up after 45 s of silence and 10 s for proof, and ranks without a step after 120 s.
+            Fault::Agent | Fault::Power | Fault::Network => 140,
             Fault::Rank | Fault::Slow => 30,
             Fault::Server | Fault::Connections | Fault::Bootstrap | Fault::Full => 15,
             Fault::Clock | Fault::Pause | Fault::Throttle => 15,
