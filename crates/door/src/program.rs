@@ -215,6 +215,15 @@ impl PyProgramRun {
         });
         finished?.map_err(failed)
     }
+
+    /// As `finish`, where the process is about to end: the agent notices if it does not.
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        let ended = py.detach(|| {
+            let Some(run) = self.run()?.take() else { return Ok(Ok(())) };
+            PyResult::Ok(ManuallyDrop::into_inner(run).end())
+        });
+        ended?.map_err(failed)
+    }
 }
 
 fn failed(error: Error) -> PyErr {

@@ -779,7 +779,10 @@ class Attended(Fresh):
         kinds = [report.get("report") for report in reports if "report" in report]
         self.assertEqual((kinds[:3], kinds[-1]), (["hello", "ready", "step"], "checkpointed"))
         last = [report for report in reports if report.get("report") == "step"][-1]
-        self.assertEqual((last["loss"], last["samples"], last["step"]), (0.5, 8, reports[-1]["step"]))
+        saved = [report for report in reports if report.get("report") == "checkpointed"][-1]
+        self.assertEqual((last["loss"], last["samples"], last["step"]), (0.5, 8, saved["step"]))
+        # Its last line, after which the connection stays until the process is gone.
+        self.assertTrue(reports[-1].get("is_ending"), reports[-1])
 
     def test_a_program_that_fails_in_its_last_save_says_so(self):
         path = os.path.join(self.folder, "s")

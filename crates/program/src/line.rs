@@ -48,6 +48,8 @@ struct Shared {
     listens: AtomicBool,
     stop: AtomicBool,
     save: AtomicBool,
+    /// The process is about to end.
+    is_ending: AtomicBool,
     hang_after_s: Option<u64>,
 }
 
@@ -142,14 +144,28 @@ impl AgentLine {
 
     /// Waits until every report is written, and hangs up.
     pub fn close(&mut self) {
+        self.drain();
+        if let Some(socket) = &self.socket {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Waits until every report is written, and says that the process ends. The system closes the connection with the
+    /// process, so the agent notices one that does not end.
+    pub fn end(&mut self) {
+        self.shared.moved();
+        self.shared.is_ending.store(true, Ordering::Release);
+        self.drain();
+        // The thread that reads orders has another handle of it.
+        self.socket = None;
+    }
+
+    fn drain(&mut self) {
         self.shared.waiting().is_closed = true;
         self.shared.filled.notify_one();
         if let Some(writer) = self.writer.take() {
             // A panic there has printed its own message.
             let _ = writer.join();
-        }
-        if let Some(socket) = &self.socket {
-            let _ = socket.shutdown(Shutdown::Both);
         }
     }
 }
@@ -172,6 +188,7 @@ impl Shared {
             listens: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             save: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
             hang_after_s,
         }
     }
@@ -199,6 +216,7 @@ impl Shared {
             hang_after_s: self.hang_after_s,
             quiet_ms: Some(self.now_ms().saturating_sub(self.last_ms.load(Ordering::Relaxed))),
             longest_ms: Some(self.longest_ms.load(Ordering::Relaxed)),
+            is_ending: false,
         }
     }
 
@@ -252,6 +270,12 @@ fn speak(shared: &Shared, mut socket: UnixStream) {
             (waiting.is_gone, waiting.reports) = (true, Vec::new());
             return;
         }
+    }
+    if shared.is_ending.load(Ordering::Acquire) {
+        let mut text = Vec::new();
+        line(&mut text, &SignOfLife { is_ending: true, ..shared.life() });
+        // An agent that is gone ends the process by itself.
+        let _ = socket.write_all(&text);
     }
 }
 

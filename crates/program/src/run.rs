@@ -320,6 +320,22 @@ impl ProgramRun {
     /// # Errors
     /// As [`ProgramRun::wait`]; also if the last save has failed before, which is more than a warning at the end.
     pub fn finish(&mut self) -> Result<(), Error> {
+        let saved = self.finish_saves();
+        self.line.close();
+        saved
+    }
+
+    /// As [`finish`](ProgramRun::finish), where the process is about to end: the agent notices if it does not.
+    ///
+    /// # Errors
+    /// As [`ProgramRun::finish`].
+    pub fn end(&mut self) -> Result<(), Error> {
+        let saved = self.finish_saves();
+        self.line.end();
+        saved
+    }
+
+    fn finish_saves(&self) -> Result<(), Error> {
         let waited = self.wait();
         let saved = match lock(&self.saving).refused.take() {
             Some(error) => waited.and(Err(error)),
@@ -335,7 +351,6 @@ impl ProgramRun {
                 self.line.send(Report::Failed(Finding { message, ..finding }));
             }
         }
-        self.line.close();
         saved
     }
 

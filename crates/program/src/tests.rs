@@ -216,6 +216,28 @@ fn the_agent_hears_steps_and_checkpoints_and_a_figure_that_is_not_finite_once() 
 }
 
 #[test]
+fn a_process_that_ends_says_so_and_stays_connected() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut run, mut agent) = attended(folder.path());
+    save(&run, 3).unwrap();
+    run.end().unwrap();
+    drop(run);
+    let mut has_saved = false;
+    loop {
+        let mut line = String::new();
+        assert_ne!(agent.read_line(&mut line).unwrap(), 0, "it hung up");
+        has_saved |= matches!(serde_json::from_str(&line), Ok(Report::Checkpointed(saved)) if saved.step == 3);
+        if serde_json::from_str::<SignOfLife>(&line).is_ok_and(|life| life.is_ending) {
+            break;
+        }
+    }
+    assert!(has_saved, "its save is reported first");
+    agent.get_ref().set_nonblocking(true).unwrap();
+    let more = agent.read_line(&mut String::new());
+    assert_eq!(more.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "only the system hangs up");
+}
+
+#[test]
 fn orders_reach_a_program_that_asks() {
     let folder = tempfile::tempdir().unwrap();
     let (run, mut agent) = attended(folder.path());

@@ -315,4 +315,28 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         to: "if matches!(report, Report::Pausing { .. }) && false {",
         test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "an_order_to_stop_saves" },
     },
+    SourceMutant {
+        name: "a-rank-that-waits-at-its-exit-is-killed",
+        harm: "ranks that have ended, and wait for one that evaluates for an hour, are killed with it",
+        file: "crates/agent/src/attempt/program/link.rs",
+        from: "are_ending || !member.life.is_ending",
+        to: "are_ending || member.rank.is_some()",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "is_told_from_a_program_that_hangs" },
+    },
+    SourceMutant {
+        name: "who-waited-at-its-exit-has-no-time-to-end",
+        harm: "ranks that have waited for the last one at their exits are killed as soon as that one is done",
+        file: "crates/agent/src/attempt/program/link.rs",
+        from: "member.moved = member.moved.max(now);",
+        to: "member.moved = member.moved.min(now);",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "has_its_whole_limit_once" },
+    },
+    SourceMutant {
+        name: "a-process-hangs-up-before-it-has-ended",
+        harm: "a rank that hangs at its exit is noticed by nobody, and its machine is paid for until the deadline",
+        file: "crates/program/src/line.rs",
+        from: "self.socket = None;",
+        to: "self.close();",
+        test: CargoTest { package: "gradus-program", target: &["--lib"], filter: "says_so_and_stays_connected" },
+    },
 ];

@@ -65,7 +65,7 @@ impl Attempt {
                     Working::Train { peers, .. } => peers.silent(rank),
                     Working::Command { link, .. } => {
                         if let Some(link) = link {
-                            link.silent(rank);
+                            link.silent(rank, now);
                         }
                     }
                 }

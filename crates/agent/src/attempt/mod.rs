@@ -372,6 +372,10 @@ impl Attempt {
             exit,
             memory,
             reports,
+            hung_at_exit: match &self.work {
+                Working::Command { link, .. } => link.as_ref().and_then(ProgramLink::hung_at_exit),
+                Working::Train { .. } => None,
+            },
             ending: self.ending.as_ref().map(|ending| (ending.why, ending.is_killed)),
             lease: self.tools.lease,
             log: &self.log,

@@ -125,6 +125,7 @@ impl Peers {
             role: Role::Rank,
             is_follower: true,
             exit: peer.exit.unwrap_or(Exit::Never),
+            hung_at_exit: None,
             memory,
             reports: peer.reports.clone(),
             ending: None,

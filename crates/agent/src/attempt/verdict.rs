@@ -19,6 +19,9 @@ const KILLED_IN_BASH: i32 = 128 + libc::SIGKILL;
 const KILLED_BESIDE: &str = ": a process in it got SIGKILL, while the kernel killed one of another control group because \
                              memory ran out";
 
+/// What is known of programs that hang at their exit.
+const AT_EXIT: &str = "with PyTorch's DDP, `del model` before `destroy_process_group()`; ";
+
 /// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -64,6 +67,8 @@ pub struct Facts<'a> {
     pub memory: MemoryKill,
     /// Its reports.
     pub reports: RankReports,
+    /// The rank of a process that hangs although its program is over.
+    pub hung_at_exit: Option<u32>,
     /// Who requested the end, and whether it had to be killed.
     pub ending: Option<(StopReason, bool)>,
     /// The lease that the loop granted.
@@ -330,14 +335,20 @@ fn reason(why: StopReason, facts: &Facts) -> Finding {
         StopReason::Replaced => Finding::new(Cause::Fenced, "a later attempt has replaced it"),
         StopReason::Hang(silence) => {
             let seconds = silence.0 / 1_000_000;
-            let message = match facts.role {
-                Role::Rank => format!("rank 0 has reported no step for {seconds} s"),
-                Role::Setup | Role::Program => format!("the program has made no call to gradus for {seconds} s"),
+            let saved = facts.reports.saved.map(|step| format!(" after its last save at step {step},"));
+            let saved = saved.unwrap_or_default();
+            let message = match (facts.hung_at_exit, facts.role) {
+                (Some(rank), _) => format!("rank {rank} hung{saved} while it ended: it has not exited for {seconds} s"),
+                (None, Role::Rank) => format!("rank 0 has reported no step for {seconds} s"),
+                (None, Role::Setup | Role::Program) => {
+                    format!("the program has made no call to gradus for {seconds} s")
+                }
             };
             let message = with_tail(message, facts);
             let stacks = facts.stacks.as_ref();
             let stacks = stacks.map(|path| format!("; what its threads stood at is in `{}`", path.display()));
-            Finding::new(Cause::Hang, message).hint(see(facts) + &stacks.unwrap_or_default())
+            let known = facts.hung_at_exit.map_or("", |_| AT_EXIT);
+            Finding::new(Cause::Hang, message).hint(format!("{known}{}{}", see(facts), stacks.unwrap_or_default()))
         }
     }
 }
@@ -445,6 +456,7 @@ mod tests {
             exit,
             memory,
             reports: heard,
+            hung_at_exit: None,
             ending,
             lease,
             log,
@@ -549,6 +561,7 @@ mod tests {
                 exit,
                 memory: MemoryKill::No,
                 reports: RankReports::default(),
+                hung_at_exit: None,
                 ending,
                 lease: Duration::from_secs(60),
                 log: Path::new("/run/logs/a1-rank-1.log"),
@@ -614,6 +627,7 @@ mod tests {
                 exit: Exit::Code(7),
                 memory: MemoryKill::No,
                 reports: RankReports::default(),
+                hung_at_exit: None,
                 ending: None,
                 lease: Duration::from_secs(60),
                 log: Path::new("/run/logs/a1-rank-0.log"),
@@ -628,6 +642,38 @@ mod tests {
         };
         assert!(hint("").starts_with("it wrote no output; with `set -x`"));
         assert_eq!(hint("no such file"), "read `/run/logs/a1-rank-0.log`");
+    }
+
+    #[test]
+    fn a_hang_at_exit_names_the_rank_and_its_last_save() {
+        let found = |saved, hung_at_exit| {
+            let facts = Facts {
+                rank: 0,
+                role: Role::Program,
+                is_follower: false,
+                exit: Exit::Signal(libc::SIGKILL),
+                memory: MemoryKill::No,
+                reports: RankReports { saved, ..RankReports::default() },
+                hung_at_exit,
+                ending: Some((StopReason::Hang(domain::Elapsed(61_000_000)), true)),
+                lease: Duration::from_secs(60),
+                log: Path::new("/run/logs/a1-rank-0.log"),
+                stacks: None,
+                tail: String::new(),
+                failed: FailedFirst::default(),
+            };
+            match verdict(facts) {
+                AttemptEnd::Failed { finding, .. } => (finding.message, finding.hint.unwrap_or_default()),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (message, hint) = found(Some(70), Some(1));
+        assert_eq!(message, "rank 1 hung after its last save at step 70, while it ended: it has not exited for 61 s");
+        assert!(hint.starts_with("with PyTorch's DDP, `del model` before `destroy_process_group()`; read"), "{hint}");
+        assert_eq!(found(None, Some(1)).0, "rank 1 hung while it ended: it has not exited for 61 s");
+        let (message, hint) = found(Some(70), None);
+        assert_eq!(message, "the program has made no call to gradus for 61 s");
+        assert!(hint.starts_with("read"), "{hint}");
     }
 
     #[test]

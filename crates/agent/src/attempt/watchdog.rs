@@ -248,9 +248,7 @@ impl Attempt {
     fn silence(&mut self, now: Duration) -> Option<Duration> {
         let (Stage::Running { role, .. }, None) = (&self.stage, &self.ending) else { return None };
         match &mut self.work {
-            Working::Command { link: Some(link), .. } if *role == Role::Program => {
-                (now >= link.hangs_at()).then(|| link.silence(now))
-            }
+            Working::Command { link: Some(link), .. } if *role == Role::Program => link.silence(now),
             Working::Command { .. } => None,
             Working::Train { watchdog, .. } => {
                 // Rank 0 reports the steps of all.

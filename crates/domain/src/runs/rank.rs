@@ -304,6 +304,9 @@ pub struct SignOfLife {
     /// The longest time between two of them so far, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_ms: Option<u64>,
+    /// Its last line: the interpreter ends, and so does the process, unless it hangs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_ending: bool,
 }
 
 /// A durable checkpoint.

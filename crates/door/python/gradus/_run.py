@@ -253,10 +253,13 @@ class Run:
         """Waits for the last save and hangs up. Called at the end of the process if it was not before. Raises CheckpointError if
         the last save has failed.
         """
+        self._close(self._inner.finish)
+
+    def _close(self, close):
         if not self._finished:
             self._finished = True
             try:
-                self._inner.finish()
+                close()
             finally:
                 # Only now: until here the last save was waited for.
                 is_main = threading.current_thread() is threading.main_thread()
@@ -279,7 +282,7 @@ class Run:
                 try:
                     if raised is not None and not self._finished:
                         self._inner.fail(raised)
-                    self.finish()
+                    self._close(self._inner.end)
                 except _door.CheckpointError as error:
                     if raised is None:
                         # The process would end well, though its result is lost.

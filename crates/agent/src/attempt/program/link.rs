@@ -46,6 +46,8 @@ pub struct ProgramLink {
     has_reported: bool,
     /// No further process will connect.
     is_closed: bool,
+    /// The rank of a process that hangs although its program is over.
+    hung_at_exit: Option<u32>,
 }
 
 /// A connected process.
@@ -85,8 +87,17 @@ impl ProgramLink {
             }
             let _ = events.send(Wakeup::Attempt(attempt, AttemptEvent::Silent(LISTENER)));
         });
-        let (members, is_asked_to_stop, has_reported, is_closed) = (BTreeMap::new(), false, false, false);
-        Ok(ProgramLink { listener, path, file, _folder: handle, members, is_asked_to_stop, has_reported, is_closed })
+        Ok(ProgramLink {
+            listener,
+            path,
+            file,
+            _folder: handle,
+            members: BTreeMap::new(),
+            is_asked_to_stop: false,
+            has_reported: false,
+            is_closed: false,
+            hung_at_exit: None,
+        })
     }
 
     /// The path that processes connect to.
@@ -97,7 +108,14 @@ impl ProgramLink {
     /// A process has connected.
     pub fn connected(&mut self, number: u32, stream: UnixStream, now: Duration) {
         let _ = stream.set_write_timeout(Some(WRITE));
-        let life = SignOfLife { alive: 0, listens: false, hang_after_s: None, quiet_ms: None, longest_ms: None };
+        let life = SignOfLife {
+            alive: 0,
+            listens: false,
+            hang_after_s: None,
+            quiet_ms: None,
+            longest_ms: None,
+            is_ending: false,
+        };
         let mut member = Member { stream, rank: None, life, moved: now, longest: Duration::ZERO };
         if self.is_asked_to_stop {
             member.order(RankCommand::Stop);
@@ -138,13 +156,26 @@ impl ProgramLink {
             None if life.alive != member.life.alive => member.moves(now),
             None => {}
         }
+        let is_ending = life.is_ending;
         member.life = life;
+        if is_ending {
+            self.one_less(now);
+        }
     }
 
     /// A connection has ended, or no more will come.
-    pub fn silent(&mut self, number: u32) {
+    pub fn silent(&mut self, number: u32, now: Duration) {
         self.is_closed |= number == LISTENER;
-        self.members.remove(&number);
+        if self.members.remove(&number).is_some() {
+            self.one_less(now);
+        }
+    }
+
+    /// A program is over: those at their exits, which may have waited for it, have their whole limit from now on.
+    fn one_less(&mut self, now: Duration) {
+        for member in self.members.values_mut().filter(|member| member.life.is_ending) {
+            member.moved = member.moved.max(now);
+        }
     }
 
     /// Tells all connected processes, and later ones, to stop. Returns whether one listens, so that SIGTERM is not
@@ -152,22 +183,35 @@ impl ProgramLink {
     pub fn stop(&mut self) -> bool {
         self.is_asked_to_stop = true;
         self.members.values_mut().for_each(|member| member.order(RankCommand::Stop));
-        self.members.values().any(|member| member.life.listens)
+        // One that is about to end does not ask any more, and what its script starts next may not ask either.
+        self.members.values().any(|member| member.life.listens && !member.life.is_ending)
     }
 
     /// When a process counts as hung, unless it makes a call before then.
     pub fn hangs_at(&self) -> Duration {
-        let at = |member: &Member| {
-            let patience = Duration::from_secs(member.life.hang_after_s.filter(|_| member.life.alive > 0)?);
-            Some(member.moved.saturating_add(patience.max(member.longest * QUIET)))
-        };
-        self.members.values().filter_map(at).min().unwrap_or(Duration::MAX)
+        self.watched().filter_map(Member::hangs_at).min().unwrap_or(Duration::MAX)
     }
 
-    /// For how long the process that has been quiet for longest has made no call.
-    pub fn silence(&self, now: Duration) -> Duration {
-        let watched = self.members.values().filter(|member| member.life.hang_after_s.is_some());
-        watched.map(|member| now.saturating_sub(member.moved)).max().unwrap_or_default()
+    /// For how long the process that has been quiet for longest has made no call, if one hangs. Remembers its rank if its
+    /// program is over.
+    pub fn silence(&mut self, now: Duration) -> Option<Duration> {
+        let hangs = |member: &&Member| member.hangs_at().is_some_and(|at| now >= at);
+        let hung = self.watched().filter(hangs).max_by_key(|member| now.saturating_sub(member.moved))?;
+        let (silence, rank, is_ending) = (now.saturating_sub(hung.moved), hung.rank, hung.life.is_ending);
+        self.hung_at_exit = rank.filter(|_| is_ending);
+        Some(silence)
+    }
+
+    /// The processes that may hang. One whose program is over may wait at its exit for another that still computes; where the
+    /// programs of all are over, it waits for nothing but its own end.
+    fn watched(&self) -> impl Iterator<Item = &Member> {
+        let are_ending = self.members.values().all(|member| member.life.is_ending);
+        self.members.values().filter(move |member| are_ending || !member.life.is_ending)
+    }
+
+    /// The rank of a process that hangs although its program is over.
+    pub fn hung_at_exit(&self) -> Option<u32> {
+        self.hung_at_exit
     }
 
     /// No process will connect any more.
@@ -182,6 +226,11 @@ impl ProgramLink {
 }
 
 impl Member {
+    fn hangs_at(&self) -> Option<Duration> {
+        let patience = Duration::from_secs(self.life.hang_after_s.filter(|_| self.life.alive > 0)?);
+        Some(self.moved.saturating_add(patience.max(self.longest * QUIET)))
+    }
+
     fn moves(&mut self, now: Duration) {
         self.longest = self.longest.max(now.saturating_sub(self.moved));
         self.moved = now;
@@ -267,11 +316,11 @@ mod tests {
         assert_eq!(order, "{\"order\":\"stop\"}\n");
         drop(process);
         assert!(matches!(next(&inbox), AttemptEvent::Silent(1)));
-        link.silent(1);
+        link.silent(1, SECOND * 2);
         assert!(!link.is_silent());
         link.stop_listening();
         assert!(matches!(next(&inbox), AttemptEvent::Silent(LISTENER)));
-        link.silent(LISTENER);
+        link.silent(LISTENER, SECOND * 2);
         assert!(link.is_silent());
     }
 
@@ -309,6 +358,7 @@ mod tests {
             hang_after_s,
             quiet_ms,
             longest_ms,
+            is_ending: false,
         };
         let life = |alive, hang_after_s| said(alive, hang_after_s, None, None);
         check(life(1, Some(60)), life(1, Some(60)), SECOND * 62);
@@ -322,5 +372,47 @@ mod tests {
         check(first, second, SECOND * 4 + Duration::from_millis(100));
         // It says itself that it was quiet for longer between two calls.
         check(first, said(2, Some(2), Some(0), Some(1_000)), SECOND * 6);
+    }
+
+    /// Connects a process with a limit of 9 s that has moved until `now`; returns its end of the connection.
+    fn moves(link: &mut ProgramLink, number: u32, is_ending: bool, now: Duration) -> UnixStream {
+        let (stream, other) = UnixStream::pair().unwrap();
+        link.connected(number, stream, SECOND);
+        link.hear(number, &hello(number - 1), SECOND);
+        let (quiet_ms, longest_ms) = (Some(0), Some(0));
+        let life = SignOfLife { alive: 4, listens: true, hang_after_s: Some(9), quiet_ms, longest_ms, is_ending };
+        link.lives(number, life, now);
+        other
+    }
+
+    /// When one of two ranks counts as hung that have moved until 2 s and 1 s, its silence after that, and which is said to
+    /// hang at its exit.
+    fn hung(is_ending: [bool; 2]) -> (Duration, Option<Duration>, Option<u32>) {
+        let (mut link, _inbox, _folder) = link();
+        let _first = moves(&mut link, 1, is_ending[0], SECOND * 2);
+        let _second = moves(&mut link, 2, is_ending[1], SECOND);
+        assert_eq!(link.stop(), is_ending != [true; 2], "who is about to end does not listen");
+        assert_eq!((link.silence(SECOND * 9), link.hung_at_exit()), (None, None));
+        (link.hangs_at(), link.silence(SECOND * 12), link.hung_at_exit())
+    }
+
+    #[test]
+    fn a_process_that_does_not_exit_is_told_from_a_program_that_hangs() {
+        assert_eq!(hung([true; 2]), (SECOND * 10, Some(SECOND * 11), Some(1)));
+        // The second one may wait for the first one, which still computes, until that one hangs itself.
+        assert_eq!(hung([false, true]), (SECOND * 11, Some(SECOND * 10), None));
+        assert_eq!(hung([false; 2]), (SECOND * 10, Some(SECOND * 11), None));
+    }
+
+    #[test]
+    fn a_process_at_its_exit_has_its_whole_limit_once_all_others_have_ended() {
+        let (mut link, _inbox, _folder) = link();
+        let _waits = moves(&mut link, 2, true, SECOND);
+        let _computes = moves(&mut link, 1, false, SECOND * 99);
+        assert_eq!(link.hangs_at(), SECOND * 108);
+        link.silent(1, SECOND * 100);
+        assert_eq!(link.hangs_at(), SECOND * 109);
+        let _ends = moves(&mut link, 1, true, SECOND * 200);
+        assert_eq!(link.hangs_at(), SECOND * 209);
     }
 }
