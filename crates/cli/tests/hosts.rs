@@ -5,6 +5,8 @@
 mod direct;
 #[path = "hosts/disasters.rs"]
 mod disasters;
+#[path = "hosts/elastic.rs"]
+mod elastic;
 #[path = "hosts/nodes.rs"]
 mod nodes;
 mod rented;
