@@ -4,6 +4,22 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const PLANS: &[SourceMutant] = &[
     SourceMutant {
+        name: "simpler-layouts-cost-any-amount",
+        harm: "a plan recommends plain FSDP where tensor parallelism is a third faster",
+        file: "crates/plan/src/search/parallel/simplest.rs",
+        from: "filter(|way| way.step <= most)",
+        to: "filter(|way| way.step <= 2.0 * most)",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_simpler_layout_is_listed" },
+    },
+    SourceMutant {
+        name: "simpler-layouts-break-limits",
+        harm: "a plan recommends a layout that ends after the deadline, although the fastest would not",
+        file: "crates/plan/src/search/advice/simplest.rs",
+        from: "constraints.misses(candidate).is_none()",
+        to: "constraints.misses(fastest).is_none()",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_simpler_layout_keeps_the_limits" },
+    },
+    SourceMutant {
         name: "a-hang-is-named-before-its-cause",
         harm: "of machines whose ranks wait for one that was stopped, the one that counts the seconds is blamed",
         file: "crates/plan/src/verdict.rs",

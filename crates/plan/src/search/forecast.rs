@@ -96,11 +96,10 @@ pub fn forecast<E: Estimator>(
 
 /// Seconds of a step, and of the start of an attempt.
 fn step_and_start<E: Estimator>(search: &mut Search<E>, candidate: &Candidate) -> (f64, f64) {
-    let hardware = search.market.listings[candidate.listing].hardware;
-    match search.way(hardware, candidate.nodes) {
-        Ok(way) => (way.step, way.start),
+    match search.way_of(candidate) {
+        Some(way) => (way.step, way.start),
         // No candidate comes from machines without a way.
-        Err(_) => (candidate.timeline.work / (search.spec.length.steps as f64).max(1.0), 0.0),
+        None => (candidate.timeline.work / (search.spec.length.steps as f64).max(1.0), 0.0),
     }
 }
 

@@ -32,6 +32,7 @@ pub use admit::{Admission, Admitted, GpuRequirement, Reason, admit};
 pub use advice::choose::{Pick, Recommendation, choose};
 pub use advice::missing::{MarketGap, market_gap};
 pub use advice::remedy::{Change, least_price, remedy};
+pub use advice::simplest::simplest;
 pub use advice::why::{OfferOutcome, outcomes};
 pub use calibration::{CalibrationData, MOST_OFF, Outlier, RejectedRow};
 pub use estimates::Estimates;
@@ -39,6 +40,7 @@ pub use forecast::{Forecast, forecast};
 pub use front::front;
 pub use market::{Availability, HardwareConfig, MarketIndex, PricedListing, PurchaseOption, Tariffs};
 pub use parallel::ahead::{HardwareCount, Ways};
+pub use parallel::simplest::LAYOUT_MARGIN;
 pub use parallel::words::{layout_words, program_words};
 pub use parallel::{Estimator, Infeasible, ParallelConfig, RequiredMemory};
 pub use timeline::{DataLocality, Egress, RunProfile, RunTimeline, UnknownTariff, unknown_tariffs};
@@ -70,7 +72,7 @@ pub struct Constraints {
     pub data_tariffs: Tariffs,
 }
 
-/// One offer, on so many machines, in the way that is the fastest there.
+/// One offer, on so many machines, with the layout that is the fastest there, or a simpler one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Candidate {
     /// Index in [`MarketIndex::listings`].
@@ -85,9 +87,16 @@ pub struct Candidate {
     pub kilograms: Option<f64>,
     /// Whether it surely fits the GPUs' memory, or only may.
     pub verdict: MemoryFit,
+    /// Its layout, as an index of [`ParallelConfig::simpler`]; `None` for the fastest, with which offers are compared.
+    pub simpler: Option<usize>,
 }
 
 impl Candidate {
+    /// Whether another candidate is the same offer on as many machines, whatever its layout.
+    pub fn is_same_offer(&self, other: &Candidate) -> bool {
+        (self.listing, self.terms, self.nodes) == (other.listing, other.terms, other.nodes)
+    }
+
     /// Whether it surely fits.
     pub fn is_sure(&self) -> bool {
         self.verdict == MemoryFit::Fits
@@ -149,6 +158,13 @@ impl<'a, E: Estimator> Search<'a, E> {
         let one = ahead::estimated_as(self.market, hardware, nodes);
         let (spec, market, estimator) = (self.spec, self.market, &mut self.estimator);
         self.ways.entry(one).or_insert_with(|| ahead::estimate(spec, market, one, estimator))
+    }
+
+    /// The configuration of a candidate; `None` for one that the search did not create.
+    pub fn way_of(&mut self, candidate: &Candidate) -> Option<&ParallelConfig> {
+        let hardware = self.market.listings[candidate.listing].hardware;
+        let way = self.way(hardware, candidate.nodes).as_ref().ok()?;
+        candidate.simpler.map_or(Some(way), |place| way.simpler.get(place))
     }
 
     /// The number of configurations estimated.
@@ -245,6 +261,7 @@ impl<'a, E: Estimator> Search<'a, E> {
             ),
             kilograms: timeline::emitted(priced, nodes, gpu.power, &timeline).map(|carbon| carbon.kilograms),
             verdict,
+            simpler: None,
         }
     }
 }

@@ -7,12 +7,16 @@
 
 pub mod ahead;
 pub(super) mod layouts;
+pub(super) mod simplest;
 #[cfg(test)]
 mod tests;
 pub(super) mod words;
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
+use self::simplest::{Complexity, complexity};
 use super::workload::{LayoutRequest, ParallelChoice, TrainingSpec};
 use crate::estimate::limits;
 use crate::estimate::memory::MemoryFit;
@@ -62,6 +66,10 @@ pub struct ParallelConfig {
     pub verdict: MemoryFit,
     /// Seconds from the start of processes to the first usual step.
     pub start: f64,
+    /// Of the fastest: simpler configurations that take at most [`LAYOUT_MARGIN`](crate::search::LAYOUT_MARGIN)
+    /// longer, the simplest first.
+    #[serde(skip)]
+    pub simpler: Vec<ParallelConfig>,
 }
 
 /// Why there is no way on some machines.
@@ -95,9 +103,10 @@ pub(super) fn levels(spec: &TrainingSpec) -> &'static [ActivationCheckpointing] 
     }
 }
 
-/// The fastest configuration that surely fits in memory, else the fastest that may fit; of equals, the simplest. Models
-/// are divided further than memory requires only while a GPU cannot process its complete share of the batch at once, for
-/// each degree of context and expert parallelism on its own.
+/// The fastest configuration that surely fits in memory, else the fastest that may fit; of equals, the simplest. The
+/// simpler ones that are nearly as fast are listed with it. Models are divided further than memory requires only while a
+/// GPU cannot process its complete share of the batch at once, for each degree of context and expert parallelism on its
+/// own.
 ///
 /// # Errors
 /// Why there is none.
@@ -135,14 +144,14 @@ fn stated(
     }
 }
 
-/// The fastest way of one verdict.
+/// The fastest way of one verdict, with the simpler ones that are nearly as fast.
 fn fastest_of(
     verdict: MemoryFit,
     spec: &TrainingSpec,
     device: &Device,
     estimator: &mut impl Estimator,
 ) -> Result<ParallelConfig, Infeasible> {
-    let mut best: Option<ParallelConfig> = None;
+    let mut best: BTreeMap<Complexity, ParallelConfig> = BTreeMap::new();
     let mut reason = Reason::default();
     let mut setup = start(spec, device).ok_or(Infeasible::Format)?;
     let layouts = layouts::layouts(spec, device.nodes, device.gpus_per_node);
@@ -164,8 +173,9 @@ fn fastest_of(
             let Some(way) = way else { continue };
             whole = is_whole(&way);
             cheaper = Some(way.accumulate);
-            if best.as_ref().is_none_or(|best| way.step < best.step) {
-                best = Some(way);
+            let alike = complexity(&way.parallel);
+            if best.get(&alike).is_none_or(|best| way.step < best.step) {
+                best.insert(alike, way);
             }
             // If the complete share fits at once, recomputation only takes longer.
             if whole {
@@ -176,7 +186,7 @@ fn fastest_of(
             settled.push(shared);
         }
     }
-    best.ok_or_else(|| reason.told())
+    simplest::ranked(best).ok_or_else(|| reason.told())
 }
 
 /// Whether the complete share of a rank fits at once, without recomputation.
@@ -327,6 +337,7 @@ impl ParallelConfig {
             needed_high: needed.high,
             verdict,
             start: limits::start_up(setup, 0.0, 1.0),
+            simpler: Vec::new(),
         }
     }
 

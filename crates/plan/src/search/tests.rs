@@ -3,6 +3,7 @@
 mod cases;
 mod constraints;
 mod filters;
+mod simplest;
 
 use domain::gpu::{Gpu, GpuArchitecture, GpuMemoryKind, GpuTraits, Link, Rates};
 use domain::listing::{Cloud, Fabric, Gpus as ListedGpus, Listing, Price};
@@ -211,6 +212,7 @@ fn every_way_of(
                         needed_high: needed.high,
                         verdict,
                         start: crate::estimate::limits::start_up(&setup, 0.0, 1.0),
+                        simpler: Vec::new(),
                     });
                     break;
                 }
@@ -245,6 +247,7 @@ fn by_force(spec: &TrainingSpec, market: &MarketIndex, estimator: Rough, constra
                     cost: timeline::cost(spec, priced, terms, (*nodes, 0), &timeline, &constraints.leaving(priced)),
                     kilograms: None,
                     verdict: way.verdict,
+                    simpler: None,
                 };
                 if constraints.misses(&candidate).is_none() {
                     points.push(candidate.point());

@@ -8,7 +8,10 @@ use cloud::rented::MachineChoice;
 use domain::wants::Spot;
 use domain::{Job, Offer};
 use plan::estimate::{Device, FittedCoefficients};
-use plan::search::{Candidate, Estimates, Forecast, PurchaseOption, Recommendation, Search, choose, forecast, resolve};
+use plan::search::{
+    Candidate, Estimates, Forecast, PurchaseOption, Recommendation, Search, SearchResult, choose, forecast, resolve,
+    simplest,
+};
 
 use super::constraints::{market, question};
 use super::cores::estimate_ahead;
@@ -52,29 +55,24 @@ pub fn ranked(job: &Job, catalog: &Catalog, offers: Vec<Offer>) -> Result<Ranked
     let mut search = Search::new(&subject.spec, &market, estimator());
     estimate_ahead(&mut search, &question, estimator);
     let answer = search.answer(&question);
-    let mut forecast_of = |candidate: &Candidate| {
+    let forecast_of = |search: &mut Search<Estimates>, candidate: &Candidate| {
         let priced = &market.listings[candidate.listing];
-        let way = search.way(priced.hardware, candidate.nodes).clone().ok()?;
+        let way = search.way_of(candidate)?.clone();
         let device = Device { nodes: candidate.nodes, ..market.hardware[priced.hardware].device.clone() };
         let step = subject.network.step(&way.setup(&subject.spec, &device), &coefficients);
         let middle = step.seconds.middle.max(f64::MIN_POSITIVE);
         let band = (step.seconds.low / middle, step.seconds.high / middle);
-        Some(forecast(&mut search, &question, candidate, band, SEED))
+        Some(forecast(search, &question, candidate, band, SEED))
     };
     let risky = |forecast: Forecast| question.is_risky(&forecast);
-    let picks = choose(&answer, &question, |candidate| forecast_of(candidate).is_none_or(risky));
+    let is_risky =
+        |search: &mut Search<Estimates>, candidate: &Candidate| forecast_of(search, candidate).is_none_or(risky);
+    let picks = choose(&answer, &question, |candidate| is_risky(&mut search, candidate));
     let Some(pick) = picks.into_iter().find(|pick| pick.role == Recommendation::Recommended) else {
         return unranked(offers);
     };
-    let mut order: Vec<usize> = (0..answer.candidates.len()).collect();
-    let product = |index: &usize| {
-        let (time, cost) = answer.candidates[*index].point();
-        time as f64 * cost as f64
-    };
-    order.sort_by(|one, other| product(one).total_cmp(&product(other)));
-    let order = std::iter::once(pick.candidate).chain(order);
     let mut ranks: BTreeMap<(&str, &str, bool), usize> = BTreeMap::new();
-    for (rank, index) in order.enumerate() {
+    for (rank, index) in order(&answer, pick.candidate).into_iter().enumerate() {
         let candidate = &answer.candidates[index];
         let listing = market.listings[candidate.listing].listing;
         let is_spot = candidate.terms == PurchaseOption::Spot;
@@ -90,8 +88,22 @@ pub fn ranked(job: &Job, catalog: &Catalog, offers: Vec<Offer>) -> Result<Ranked
     // What is recommended may be a machine that gradus cannot rent.
     let Some(best) = known.first().map(|(rank, _)| *rank) else { return unranked(offers) };
     let why = format!("`gradus plan` recommends this machine: {}", pick.why);
-    let chosen = forecast_of(&answer.candidates[pick.candidate]).filter(|_| best == 0);
+    let fastest = &answer.candidates[pick.candidate];
+    let simpler = search.simpler(&question, fastest);
+    let chosen = simplest(fastest, &simpler, |candidate| is_risky(&mut search, candidate));
+    let chosen = forecast_of(&mut search, &chosen).filter(|_| best == 0);
     let assumptions = subject.assumptions.iter().cloned().chain([why]).collect();
     let chosen = chosen.map(|forecast| Chosen { forecast, assumptions });
     Ok(Ranked { offers: known.into_iter().map(|(_, offer)| offer).collect(), chosen })
+}
+
+/// All candidates: the plan's choice, then the others by cost times time.
+fn order(answer: &SearchResult, chosen: usize) -> Vec<usize> {
+    let product = |index: &usize| {
+        let (time, cost) = answer.candidates[*index].point();
+        time as f64 * cost as f64
+    };
+    let mut others: Vec<usize> = (0..answer.candidates.len()).collect();
+    others.sort_by(|one, other| product(one).total_cmp(&product(other)));
+    std::iter::once(chosen).chain(others).collect()
 }

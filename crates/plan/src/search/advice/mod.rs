@@ -4,4 +4,5 @@
 pub mod choose;
 pub mod missing;
 pub mod remedy;
+pub mod simplest;
 pub mod why;

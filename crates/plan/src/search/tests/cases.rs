@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn spot_listing() -> Listing {
+pub(super) fn spot_listing() -> Listing {
     let priced = |micros: i64| Price {
         rate: Rate::from_micros_per_hour(micros),
         dated: "2026-01-01".into(),

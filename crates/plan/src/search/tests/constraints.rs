@@ -215,6 +215,7 @@ fn feasible(search: &mut Search<Rough>, constraints: &Constraints) -> BTreeSet<K
                 cost: timeline::cost(spec, priced, terms, (nodes, 0), &timeline, &constraints.leaving(priced)),
                 kilograms: timeline::emitted(priced, nodes, gpu.power, &timeline).map(|carbon| carbon.kilograms),
                 verdict: way.verdict,
+                simpler: None,
             };
             if broken(constraints, market, &candidate).is_empty() {
                 found.insert((listing, terms, nodes));

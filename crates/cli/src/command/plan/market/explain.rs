@@ -14,7 +14,9 @@ pub fn lines(plan: &MarketPlan) -> Vec<String> {
     let Some((chosen, row)) = pick(Recommendation::Recommended) else { return Vec::new() };
     let mut lines = vec![wanted(plan), compared(plan)];
     let place = format!("{} in {}, {}", row.listing.cloud, row.listing.region, row.candidate.terms.word());
-    lines.push(format!("Chosen: {} of {place}: {}.", machines(row), chosen.why));
+    let faster = row.faster.as_ref();
+    let layout = faster.map_or(String::new(), |faster| format!("; its layout is {}", faster.sentence()));
+    lines.push(format!("Chosen: {} of {place}: {}{layout}.", machines(row), chosen.why));
     lines.push(fits(row));
     lines.push(limited(row));
     lines.push(costs(plan, row));
@@ -140,8 +142,9 @@ fn instead(role: Recommendation, row: &PlanRow, other: &PlanRow) -> Option<Strin
         return None;
     }
     let place = format!("{}, {}", other.listing.region, other.candidate.terms.word());
+    let layout = if other.candidate.is_same_offer(&row.candidate) { " with their fastest layout" } else { "" };
     Some(format!(
-        "Instead, {}: {} in {place}, {} for {}.",
+        "Instead, {}: {}{layout} in {place}, {} for {}.",
         role.word(),
         machines(other),
         time(other.forecast.time.middle),

@@ -4,6 +4,7 @@ mod args;
 mod calibration;
 mod explain;
 mod figures;
+mod layout;
 mod missing;
 mod present;
 mod preset;
@@ -27,6 +28,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 pub use args::Args;
 use calibration::{lessons, measured, table};
+use layout::FasterLayout;
 pub use present::page::frame;
 use present::{chart, page};
 use preset::Preset;
@@ -54,7 +56,7 @@ pub struct MarketPlan<'a> {
     pub front: Vec<PlanRow<'a>>,
     /// The fastest and the cheapest candidates that would be on the front if they were confirmed.
     pub unconfirmed: Vec<PlanRow<'a>>,
-    /// The recommendations, with their rows.
+    /// The recommendations, with their rows, the recommended first.
     pub picks: Vec<(Pick, PlanRow<'a>)>,
     /// Steps that were measured before.
     pub lessons: CalibrationData,
@@ -103,6 +105,8 @@ pub struct PlanRow<'a> {
     pub way: ParallelConfig,
     /// What of `workload:` keeps this configuration, for a job that has one.
     pub layout: Option<String>,
+    /// The layout that this one is simpler than, if it is not the fastest.
+    pub faster: Option<FasterLayout>,
     /// How a program of the user's own is assumed to run it.
     pub program: Option<String>,
     pub step: StepTime,
@@ -272,11 +276,8 @@ impl PlanInputs {
         let front = answer.front.iter().filter_map(|index| show(&answer.candidates[*index])).collect();
         let ends = [answer.unconfirmed.first(), answer.unconfirmed.last().filter(|_| answer.unconfirmed.len() > 1)];
         let unconfirmed = ends.into_iter().flatten().filter_map(|index| show(&answer.candidates[*index])).collect();
-        let picks = picks
-            .into_iter()
-            .filter_map(|pick| show(&answer.candidates[pick.candidate]).map(|row| (pick, row)))
-            .collect();
         let reservable = reservable(&answer, market).and_then(show);
+        let picks = layout::rows(&mut search, &self.context(market), &answer, picks);
         let horizon = args.horizon.map(|horizon| ((horizon.as_secs_f64() / 3600.0).ceil() as u64, args.runs));
         let lessons = lessons.clone();
         let estimated = search.estimated();
@@ -351,7 +352,7 @@ pub(super) fn show<'a>(
 ) -> Option<PlanRow<'a>> {
     let priced = &search.market.listings[candidate.listing];
     let hardware = &search.market.hardware[priced.hardware];
-    let way = search.way(priced.hardware, candidate.nodes).clone().ok()?;
+    let way = search.way_of(candidate)?.clone();
     let device = plan::estimate::Device { nodes: candidate.nodes, ..hardware.device.clone() };
     let mut step = subject.network.step(&way.setup(&subject.spec, &device), coefficients);
     let calibration = lessons.on(&device.gpu.name);
@@ -369,11 +370,13 @@ pub(super) fn show<'a>(
     let unknown_tariffs = unknown_tariffs(&subject.spec, priced, &question.leaving(priced));
     let (candidate, listing) = (*candidate, priced.listing);
     let layout = subject.is_described.then(|| layout_words(&way, &subject.spec.network));
+    let faster = FasterLayout::of(search, &candidate, &way);
     let program = subject.is_described.then(|| program_words(&subject.spec, &subject.network.savings, &way));
     Some(PlanRow {
         candidate,
         way,
         layout,
+        faster,
         program,
         step,
         calibration,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use maud::{Markup, PreEscaped, html};
-use plan::search::{PurchaseOption, Recommendation};
+use plan::search::PurchaseOption;
 
 use super::super::figures::{cents, time};
 use super::super::{MarketPlan, PlanRow};
@@ -125,10 +125,12 @@ fn picks(plan: &MarketPlan, scale: &Scale) -> Markup {
             None => rings.push((x, y, vec![pick.role.word()])),
         }
     }
+    // The front has its dots already; what is recommended need not be on it, nor have the layout of its offer there.
+    let is_apart = |row: &&PlanRow| plan.front.iter().all(|other| other.candidate != row.candidate);
+    let apart: Vec<&PlanRow> = plan.picks.iter().map(|(_, row)| row).filter(is_apart).collect();
     let mut taken = Vec::new();
     html! {
-        // The most robust need not be on the front, where all others have their dots.
-        @for (_, row) in plan.picks.iter().filter(|(pick, _)| pick.role == Recommendation::Robust) { (dot(row, scale)) }
+        @for row in apart { (dot(row, scale)) }
         @for (x, y, names) in rings {
             circle class="pick" cx=(px(x)) cy=(px(y)) r="8" {}
             @let label = Label::beside((x, y), &mut taken);

@@ -28,11 +28,12 @@ pub fn details(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
     lines
 }
 
-/// What of a `workload:` keeps the configuration, and the program that is assumed to run it.
+/// What of a `workload:` keeps the configuration, what it is simpler than, and the program that is assumed to run it.
 pub fn program(row: &PlanRow) -> Vec<String> {
     let layout = row.layout.as_ref().map(|layout| format!("layout   {layout}"));
     let program = row.program.as_ref().map(|program| format!("program  {program}"));
-    layout.into_iter().chain(program).collect()
+    let faster = row.faster.as_ref().map(|faster| format!("         {}", faster.sentence()));
+    layout.into_iter().chain(faster).chain(program).collect()
 }
 
 fn memory(row: &PlanRow) -> String {

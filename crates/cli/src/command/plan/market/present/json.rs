@@ -70,6 +70,9 @@ pub fn row(row: &PlanRow, today: i64) -> Value {
         "gpus": candidate.nodes * listing.gpus.count,
         "way": row.way,
         "layout": row.layout,
+        "faster_layout": row.faster.as_ref().map(|faster| json!({
+            "layout": faster.layout, "step_seconds": faster.seconds, "sentence": faster.sentence(),
+        })),
         "program": row.program,
         "calibration": row.calibration,
         "step_seconds": row.step.seconds,

@@ -12,6 +12,7 @@ use plan::estimate::Device;
 use plan::estimate::memory::{MemoryEstimate, memory_with};
 use plan::search::{Candidate, Estimates, OfferOutcome, PurchaseOption, Reason, Search, SearchResult, outcomes};
 
+use super::layout::simplified;
 use super::remedies::PlanContext;
 use super::{MarketPlan, PlanRow, refusal, show};
 use reasons::{limit, limits, no_way, place, refused};
@@ -133,7 +134,7 @@ impl Found {
     /// The best of those compared, a recommended one first; else the nearest miss, with the limit that it exceeds.
     fn best(&self, plan: Option<&MarketPlan>) -> Option<(Option<Reason>, Candidate)> {
         let chosen = |candidate: &Candidate| {
-            plan.is_some_and(|plan| plan.picks.iter().any(|(_, row)| row.candidate == *candidate))
+            plan.is_some_and(|plan| plan.picks.iter().any(|(_, row)| row.candidate.is_same_offer(candidate)))
         };
         let product = |candidate: &Candidate| candidate.point().0 as f64 * candidate.point().1 as f64;
         let rank = |candidate: &Candidate| (!chosen(candidate), candidate.availability);
@@ -145,7 +146,7 @@ impl Found {
     }
 }
 
-/// Everything about a candidate.
+/// Everything about a candidate, with the layout that is recommended for it.
 fn best<'a>(
     search: &mut Search<'a, Estimates<'a>>,
     context: &PlanContext<'a>,
@@ -153,7 +154,13 @@ fn best<'a>(
     missed: Option<Reason>,
     candidate: &Candidate,
 ) -> Option<Best<'a>> {
-    let row = show(search, context.question, context.subject, context.coefficients, context.lessons, candidate)?;
+    let picked = plan.and_then(|plan| plan.picks.iter().find(|(_, row)| row.candidate.is_same_offer(candidate)));
+    let candidate = match (picked, missed) {
+        (Some((_, row)), _) => row.candidate,
+        (None, None) => simplified(search, context, candidate),
+        (None, Some(_)) => *candidate,
+    };
+    let row = show(search, context.question, context.subject, context.coefficients, context.lessons, &candidate)?;
     let device = Device { nodes: candidate.nodes, ..row.hardware.device.clone() };
     let setup = row.way.setup(&context.subject.spec, &device);
     let network = &context.subject.network;

@@ -121,10 +121,12 @@ pub fn place(plan: &MarketPlan, row: &PlanRow) -> String {
         let (wall, total) = (time(other.forecast.time.middle), cents(other.forecast.cost.middle));
         format!("{} in {where_to}: {wall} for {total}", machines(other))
     };
-    let (wall, total) = row.candidate.point();
+    // Offers are compared with their fastest layouts, and the row may have a simpler one.
+    let compared = plan.answer.candidates.iter().find(|other| other.is_same_offer(&row.candidate));
+    let (wall, total) = compared.unwrap_or(&row.candidate).point();
     let better = plan.front.iter().find(|other| {
         let point = other.candidate.point();
-        point.0 <= wall && point.1 <= total && other.candidate != row.candidate
+        point.0 <= wall && point.1 <= total && !other.candidate.is_same_offer(&row.candidate)
     });
     let recommended = plan.picks.iter().find(|(pick, _)| pick.role == Recommendation::Recommended);
     match (better, row.candidate.availability) {
