@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const PLANS: &[SourceMutant] = &[
     SourceMutant {
+        name: "programs-with-adapters-are-known",
+        harm: "a plan of LoRA is as sure of itself as one of a program whose every setting was stated",
+        file: "crates/plan/src/estimate/ops.rs",
+        from: "true => ProgramDetails::Unstated,",
+        to: "true => ProgramDetails::Stated,",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "adapters_widen_the_band" },
+    },
+    SourceMutant {
         name: "simpler-layouts-cost-any-amount",
         harm: "a plan recommends plain FSDP where tensor parallelism is a third faster",
         file: "crates/plan/src/search/parallel/simplest.rs",
@@ -87,8 +95,8 @@ pub(super) const PLANS: &[SourceMutant] = &[
         name: "a-described-gpu-is-taken-for-a-measured-one",
         harm: "a plan on a GPU that nothing was measured on states the band of one that was",
         file: "crates/plan/src/estimate/fitted/coefficients.rs",
-        from: "_ if gpu.traits.described => self.bands.on_described(origin, class, middles),",
-        to: "_ if gpu.traits.described => self.bands.mixed(origin, class, middles),",
+        from: "_ if gpu.traits.described => self.bands.on_described(origin, class, details, middles),",
+        to: "_ if gpu.traits.described => self.bands.mixed(origin, class, details, middles),",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_described_gpu_has" },
     },
     SourceMutant {

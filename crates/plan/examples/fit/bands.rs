@@ -115,6 +115,7 @@ pub fn bands(outcomes: &[&Outcome]) -> ErrorBands {
     ErrorBands {
         classes: of_origin(Origin::Unknown),
         unmeasured_generation: 0.0,
+        unstated_details: 0.0,
         origins: origins
             .into_iter()
             .filter(|origin| *origin != Origin::Unknown)

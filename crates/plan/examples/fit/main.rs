@@ -11,6 +11,7 @@ mod graphs;
 mod least_squares;
 mod memory;
 mod outcome;
+mod sources;
 mod totals;
 mod unseen;
 
@@ -91,13 +92,15 @@ fn main() -> Result<(), String> {
             outcome::Outcome::of(case, &work, *fold, &fitted, without)
         })
         .collect();
-    fitted.bands = bands::bands(&measured.iter().collect::<Vec<_>>());
+    fitted.bands = sources::widened(&measured.iter().collect::<Vec<_>>());
     let unseen = unseen::unseen(&data, &mut |chosen| graph_fit(&data, chosen, &base, Some(&end)).0);
     fitted.bands.unmeasured_generation = unseen::reach(&unseen, &fitted.bands);
     fitted.anchors = outcome::anchors(&measured);
-    fitted.report = outcome::report(&measured, &fitted);
-    outcome::tell(&measured, &fitted);
+    let by_fold = sources::by_fold(&measured);
+    fitted.report = outcome::report(&measured, &fitted, &by_fold);
+    outcome::tell(&measured, &fitted, &by_fold);
     unseen::tell(&unseen, &fitted);
+    sources::tell(&measured, fitted.bands.unstated_details);
     if let Some(path) = rows_out {
         std::fs::write(path, outcome::rows(&measured, &fitted.memory))
             .map_err(|error| format!("cannot write `{path}`: {error}"))?;

@@ -5,10 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use plan::estimate::fitted::band::middle;
 use plan::estimate::memory::{MemoryCoefficients, memory_with};
 use plan::estimate::time::class;
-use plan::estimate::{Anchor, Class, ErrorBands, FittedCoefficients, OpProfile, Origin};
+use plan::estimate::{Anchor, Class, ErrorBands, FittedCoefficients, OpProfile, Origin, Percentiles, ProgramDetails};
 use plan::measured::{Case, Pair, Score, percentile};
-
-use crate::bands::bands;
 
 /// A number of a generation is its own where it is so far from the average.
 const TOLD: f64 = 1e-3;
@@ -17,6 +15,7 @@ const TOLD: f64 = 1e-3;
 pub struct Outcome<'a> {
     pub case: &'a Case,
     pub class: Class,
+    pub details: ProgramDetails,
     size: [f64; 2],
     /// Seconds of a step.
     pub measured: f64,
@@ -25,7 +24,7 @@ pub struct Outcome<'a> {
     /// Estimates by the fit that held out the row's group.
     left_out: Vec<(f64, f64)>,
     /// The fold of the row.
-    fold: usize,
+    pub fold: usize,
 }
 
 impl<'a> Outcome<'a> {
@@ -39,6 +38,7 @@ impl<'a> Outcome<'a> {
         Outcome {
             case,
             class: class(work, &case.setup, fitted),
+            details: case.details(work),
             size: work.size(),
             measured: case.samples() / case.rate(),
             fitted: case.middles(work, fitted),
@@ -50,6 +50,11 @@ impl<'a> Outcome<'a> {
     /// Logarithm of measured over estimated time.
     pub fn off(&self) -> f64 {
         (self.measured / middle(&self.left_out)).ln()
+    }
+
+    /// The band around the estimate by the fit that held out the row's group.
+    pub fn band(&self, bands: &ErrorBands) -> Percentiles {
+        bands.mixed(self.case.row.origin, self.class, self.details, &self.left_out)
     }
 
     /// The probability of the way that was most likely measured.
@@ -101,7 +106,7 @@ fn scores(
     let mut sources: BTreeMap<String, Vec<Pair>> = BTreeMap::new();
     for outcome in outcomes {
         let bands = &bands[outcome.fold % bands.len()];
-        let band = bands.mixed(outcome.case.row.origin, outcome.class, estimate(outcome));
+        let band = bands.mixed(outcome.case.row.origin, outcome.class, outcome.details, estimate(outcome));
         let rate = |seconds: f64| outcome.measured * outcome.case.samples_per_second / seconds;
         let pair = Pair {
             measured: outcome.case.samples_per_second,
@@ -113,19 +118,16 @@ fn scores(
 }
 
 /// Scores of all rows, by the fit and its bands and by fits and bands that left each row's part out.
-fn both(outcomes: &[Outcome], fitted: &FittedCoefficients) -> [BTreeMap<String, Score>; 2] {
-    let folds = outcomes.iter().map(|outcome| outcome.fold + 1).max().unwrap_or(1);
-    let without = |fold: usize| bands(&outcomes.iter().filter(|outcome| outcome.fold != fold).collect::<Vec<_>>());
-    let partial: Vec<ErrorBands> = (0..folds).map(without).collect();
+fn both(outcomes: &[Outcome], fitted: &FittedCoefficients, by_fold: &[ErrorBands]) -> [BTreeMap<String, Score>; 2] {
     [
         scores(outcomes, std::slice::from_ref(&fitted.bands), |outcome| &outcome.fitted),
-        scores(outcomes, &partial, |outcome| &outcome.left_out),
+        scores(outcomes, by_fold, |outcome| &outcome.left_out),
     ]
 }
 
 /// Figures by source, fitted and cross-validated.
-pub fn report(outcomes: &[Outcome], fitted: &FittedCoefficients) -> serde_json::Value {
-    let [within, without] = both(outcomes, fitted);
+pub fn report(outcomes: &[Outcome], fitted: &FittedCoefficients, by_fold: &[ErrorBands]) -> serde_json::Value {
+    let [within, without] = both(outcomes, fitted, by_fold);
     let figures = |score: &Score| {
         serde_json::json!({
             "mape": score.mape, "median": score.median, "p90": score.p90, "rank": score.rank,
@@ -183,8 +185,8 @@ fn numbers(outcomes: &[Outcome], fitted: &FittedCoefficients) -> serde_json::Val
 }
 
 /// Prints the report for people.
-pub fn tell(outcomes: &[Outcome], fitted: &FittedCoefficients) {
-    let [within, without] = both(outcomes, fitted);
+pub fn tell(outcomes: &[Outcome], fitted: &FittedCoefficients, by_fold: &[ErrorBands]) {
+    let [within, without] = both(outcomes, fitted, by_fold);
     println!("{:20} {:>5}  {:>25}  {:>25}", "source", "rows", "fitted: mape median p90", "cross-validated");
     for (source, score) in &within {
         let line = |score: &Score| {

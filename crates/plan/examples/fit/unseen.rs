@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plan::estimate::fitted::band::middle;
 use plan::estimate::fitted::rates::die;
-use plan::estimate::{Class, ErrorBands, FittedCoefficients, Origin, Percentiles};
+use plan::estimate::{Class, ErrorBands, FittedCoefficients, Origin, Percentiles, ProgramDetails};
 use plan::measured::Case;
 
 use crate::graphs::Samples;
@@ -18,6 +18,7 @@ const MOST: f64 = 1.0;
 pub struct Unseen<'a> {
     pub case: &'a Case,
     pub class: Class,
+    pub details: ProgramDetails,
     pub middles: Vec<(f64, f64)>,
     seconds: f64,
 }
@@ -36,6 +37,7 @@ pub fn unseen<'a>(data: &Samples<'a>, fit: &mut dyn FnMut(Vec<usize>) -> FittedC
             rows.push(Unseen {
                 case: sample.case,
                 class: plan::estimate::time::class(work, &sample.setup, &coefficients),
+                details: sample.case.details(work),
                 middles: sample.case.middles(work, &coefficients),
                 seconds: sample.seconds,
             });
@@ -64,7 +66,7 @@ pub fn reach(rows: &[Unseen], bands: &ErrorBands) -> f64 {
 fn by_generation<'a>(rows: &'a [Unseen], bands: &ErrorBands) -> BTreeMap<&'a str, Vec<(f64, bool)>> {
     let mut generations: BTreeMap<&str, Vec<(f64, bool)>> = BTreeMap::new();
     for row in rows {
-        let Percentiles { low, high, .. } = bands.on_unmeasured(Origin::Unknown, row.class, &row.middles);
+        let Percentiles { low, high, .. } = bands.on_unmeasured(Origin::Unknown, row.class, row.details, &row.middles);
         let seconds = row.seconds.exp();
         let off = (middle(&row.middles) / seconds - 1.0).abs();
         let generation = die(&row.case.setup.device.gpu);

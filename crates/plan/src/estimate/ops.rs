@@ -8,6 +8,7 @@ mod group;
 use std::collections::BTreeSet;
 
 pub use self::group::OpGroup;
+use super::fitted::band::ProgramDetails;
 use super::machine::ProgramStyle;
 use super::savings::{Adapters, NF4};
 use crate::model::graph::{Graph, Norm, OpKind, Operator, WeightSplit};
@@ -99,6 +100,18 @@ impl OpProfile {
 }
 
 impl OpProfile {
+    /// Whether what its program does is stated: of adapters neither jobs nor tables say which kernels and formats they have.
+    pub fn details(&self) -> ProgramDetails {
+        let has_adapters = match &self.form {
+            OpBreakdown::Groups(groups) => groups.iter().any(|group| group.adapters.is_some()),
+            OpBreakdown::Totals(_) => false,
+        };
+        match has_adapters {
+            true => ProgramDetails::Unstated,
+            false => ProgramDetails::Stated,
+        }
+    }
+
     /// The same network with weights that stay as they are, and adapters beside the products of its blocks, which are
     /// trained (Hu et al. 2021).
     pub fn frozen(mut self, adapters: Adapters) -> OpProfile {

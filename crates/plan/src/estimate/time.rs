@@ -90,7 +90,7 @@ pub fn step_of(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficient
         compute,
         communication,
         overhead,
-        seconds: coefficients.band(Origin::Unknown, class, &setup.device.gpu, &[(middle, 1.0)]),
+        seconds: coefficients.band(Origin::Unknown, class, (&setup.device.gpu, work.details()), &[(middle, 1.0)]),
         samples_per_second: samples / middle,
         class,
         anchor: nearest(&coefficients.anchors, class, work.size(), setup, &setup.device.gpu).cloned(),

@@ -18,10 +18,9 @@ use crate::estimate::memory::{MemoryCoefficients, MemoryEstimate, Savings, memor
 use crate::estimate::time::class;
 use crate::estimate::{
     ActivationCheckpointing, Device, FittedCoefficients, NumericFormat, OpProfile, Origin, ParallelDegrees,
-    Percentiles, ProgramStyle, Setup, seconds,
+    Percentiles, ProgramDetails, ProgramStyle, Setup, seconds,
 };
-use crate::model::ModelDescription;
-use crate::model::graph::OpKind;
+use crate::model::{ModelDescription, graph::OpKind};
 
 /// A row, understood.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +33,8 @@ pub struct Case {
     /// Other ways that may have been meant where the row does not say, each with its odds against the first.
     pub others: Vec<(Setup, Savings, f64)>,
     pub habits: ProgramHabits,
+    /// Whether it states no number of micro-batches, although several GPUs exchange once in all of them.
+    pub is_accumulation_unstated: bool,
     /// Samples of all GPUs per second.
     pub samples_per_second: f64,
     pub memory: MeasuredMemory,
@@ -96,7 +97,13 @@ impl Case {
     /// The estimate with its band, which spans all ways that may have been measured.
     pub fn band(&self, work: &OpProfile, coefficients: &FittedCoefficients) -> Percentiles {
         let class = class(work, &self.setup, coefficients);
-        coefficients.band(self.row.origin, class, &self.setup.device.gpu, &self.middles(work, coefficients))
+        let known = (&self.setup.device.gpu, self.details(work));
+        coefficients.band(self.row.origin, class, known, &self.middles(work, coefficients))
+    }
+
+    /// Whether what decides the time of its step is stated.
+    pub fn details(&self, work: &OpProfile) -> ProgramDetails {
+        if self.is_accumulation_unstated { ProgramDetails::Unstated } else { work.details() }
     }
 
     fn one_way(&self, work: &OpProfile, setup: &Setup, savings: &Savings, coefficients: &FittedCoefficients) -> f64 {
@@ -239,6 +246,7 @@ pub(super) fn understood(
         savings,
         others,
         habits: program.habits,
+        is_accumulation_unstated: program.is_accumulation_unstated,
         samples_per_second: rate.unwrap_or(0.0),
         memory,
         untimed,

@@ -18,6 +18,8 @@ pub struct Program {
     /// Samples a GPU and micro-batch, where the column says something else.
     pub batch: Option<f64>,
     pub accumulate: u64,
+    /// No number of micro-batches is stated, although several GPUs exchange once in all of them.
+    pub is_accumulation_unstated: bool,
     pub layout: Layout,
     /// Samples differ in length, so that memory is that of the longest and speed that of none.
     pub varies: bool,
@@ -115,6 +117,7 @@ impl Program {
             tokens: None,
             batch: None,
             accumulate: 1,
+            is_accumulation_unstated: false,
             layout: Layout::ChannelsFirst,
             varies: false,
             mean: false,

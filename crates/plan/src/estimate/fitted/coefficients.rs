@@ -10,7 +10,7 @@ use domain::gpu::Gpu;
 use serde::{Deserialize, Serialize};
 
 use super::anchor::Anchor;
-use super::band::{Class, ErrorBands, Origin, Percentiles};
+use super::band::{Class, ErrorBands, Origin, Percentiles, ProgramDetails};
 use super::rates::{Generation, Shared, die};
 use crate::estimate::memory::MemoryCoefficients;
 use crate::estimate::totals::TotalsCoefficients;
@@ -56,12 +56,18 @@ impl FittedCoefficients {
     }
 
     /// The band around estimates on `gpu`, each with its probability: a wider one where nothing was measured on that GPU, or
-    /// where a user describes it.
-    pub fn band(&self, origin: Origin, class: Class, gpu: &Gpu, middles: &[(f64, f64)]) -> Percentiles {
+    /// where a user describes it, and where `details` of the program are not stated.
+    pub fn band(
+        &self,
+        origin: Origin,
+        class: Class,
+        (gpu, details): (&Gpu, ProgramDetails),
+        middles: &[(f64, f64)],
+    ) -> Percentiles {
         match self.is_measured(gpu) {
-            _ if gpu.traits.described => self.bands.on_described(origin, class, middles),
-            true => self.bands.mixed(origin, class, middles),
-            false => self.bands.on_unmeasured(origin, class, middles),
+            _ if gpu.traits.described => self.bands.on_described(origin, class, details, middles),
+            true => self.bands.mixed(origin, class, details, middles),
+            false => self.bands.on_unmeasured(origin, class, details, middles),
         }
     }
 
@@ -89,7 +95,8 @@ mod tests {
         let coefficients = FittedCoefficients::embedded().expect("embedded numbers");
         let width = |name: &str, architecture: GpuArchitecture| {
             let gpu = Gpu { name: name.to_owned(), architecture, ..a100() };
-            let band = coefficients.band(Origin::Unknown, Class::Sequences, &gpu, &[(1.0, 1.0)]);
+            let known = (&gpu, ProgramDetails::Stated);
+            let band = coefficients.band(Origin::Unknown, Class::Sequences, known, &[(1.0, 1.0)]);
             band.high / band.low
         };
         let known = width("A100-SXM4-80GB", GpuArchitecture::Ampere);

@@ -243,6 +243,21 @@ fn adapters_that_are_sharded_one_by_one_keep_the_processor_busy() {
 }
 
 #[test]
+fn adapters_widen_the_band_of_a_step() {
+    let model = ModelDescription::Graph(crate::model::families::Llama::three_8b(256).graph());
+    let whole = OpProfile::of(&model);
+    let width = |work: &OpProfile, unstated_details: f64| {
+        let mut coefficients = fitted();
+        coefficients.bands.unstated_details = unstated_details;
+        let seconds = step_of(work, &setup(degrees(1, 1, 1)), &coefficients).seconds;
+        seconds.high / seconds.low
+    };
+    let adapted = whole.clone().frozen(Adapters { rank: 8, quantized: false });
+    assert!(width(&adapted, 0.3) > 1.1 * width(&adapted, 0.0));
+    assert_eq!(width(&whole, 0.3), width(&whole, 0.0));
+}
+
+#[test]
 fn weights_of_all_experts_are_read() {
     let dense = OpProfile::of(&ModelDescription::Graph(Gpt::megatron(2048, 16, 16, 98_304, 64).graph()));
     let OpBreakdown::Groups(groups) = &dense.form else { panic!("{dense:?}") };

@@ -52,6 +52,7 @@ pub fn program(row: &MeasuredRow, networks: &Networks) -> Result<Program, Inelig
         gathers_again_if_needed: parallel.sequence,
         parallel: Some(parallel),
         accumulate,
+        is_accumulation_unstated: tokens.is_some() && leaves_accumulation_open(row, &stated),
         recompute: match is_sharded_litgpt(row, &parallel) {
             true => ActivationCheckpointing::Full,
             false => recomputation(row, &stated)?,
@@ -113,6 +114,12 @@ fn micro_batches(row: &MeasuredRow, stated: &StatedParallelism, parallel: &Paral
         (None, None, _) if parallel.pipeline > 1 => return Err(Ineligible::MicroBatches),
         (None, ..) => 1,
     })
+}
+
+/// Whether a row of several GPUs states neither micro-batches nor samples of a step. Language models are trained with many of
+/// them, images with one.
+fn leaves_accumulation_open(row: &MeasuredRow, stated: &StatedParallelism) -> bool {
+    row.gpus.unwrap_or(1) > 1 && stated.accumulate.is_none() && stated.global_batch.is_none()
 }
 
 /// Tokens of one sample as the graph has them; none where it reads no tokens.
@@ -375,6 +382,19 @@ mod tests {
         assert_eq!(reason(&row("Llama-3.1-8B", "TP2 PP4 grad_accum=8", "8192")), "eligible");
         let fp4 = MeasuredRow { precision: "NVFP4".to_owned(), ..row("Llama-3.1-8B", "FSDP 8", "8192") };
         assert_eq!(reason(&fp4), "the number format `NVFP4` is not known");
+    }
+
+    #[test]
+    fn a_row_without_micro_batches_says_less() {
+        let check = |gpus: u32, cell: &str, is_open: bool| {
+            let row = MeasuredRow { gpus: Some(gpus), ..row("Llama-3.1-8B", cell, "4096") };
+            let read = program(&row, &Networks::published()).expect("eligible");
+            assert_eq!(read.is_accumulation_unstated, is_open, "{gpus} GPUs, {cell}");
+        };
+        check(8, "FSDP 8", true);
+        check(8, "FSDP 8 grad_accum=4", false);
+        check(8, "FSDP 8 global_batch=32", false);
+        check(1, "single", false);
     }
 
     #[test]
