@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const PLANS: &[SourceMutant] = &[
     SourceMutant {
+        name: "measured-gpus-need-not-divide",
+        harm: "a row of four tensor-parallel ranks that counts two GPUs corrects a plan by steps that nothing took",
+        file: "crates/plan/src/search/calibration.rs",
+        from: "if !gpus.is_multiple_of(model) {",
+        to: "if gpus == 0 {",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_row_is_rejected_for" },
+    },
+    SourceMutant {
         name: "programs-with-adapters-are-known",
         harm: "a plan of LoRA is as sure of itself as one of a program whose every setting was stated",
         file: "crates/plan/src/estimate/ops.rs",

@@ -48,6 +48,10 @@ fn measured_steps_correct_the_estimates() {
             "every row differs from its estimate by more than 10 ×; line 2: a step on A100-SXM4-40GB took",
         ),
         ("source_id,model,gpu,throughput\n", "it has no rows"),
+        (
+            "source_id,model,gpu,throughput,batch_per_gpu,parallelism\nmine,x,A100,99,128,ring4\n",
+            "line 2: `ring4` in the column `parallelism` is not known",
+        ),
     ] {
         workdir.file("steps.csv", text);
         let said = workdir.gradus(&["plan", "job.yaml", "--calibrate", "steps.csv"]);

@@ -34,11 +34,12 @@ pub struct Outlier {
 /// GPUs has that effect, and estimates of published steps are well within it (`docs/estimate.md`).
 pub const MOST_OFF: f64 = 10.0;
 
-/// Why a row is rejected: its index, from 0, and a sentence.
+/// Why a row is rejected: its index, from 0, a sentence, and what to change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RejectedRow {
     pub row: usize,
     pub why: String,
+    pub hint: String,
 }
 
 impl CalibrationData {
@@ -55,22 +56,28 @@ impl CalibrationData {
     ) -> Result<CalibrationData, RejectedRow> {
         let mut data = CalibrationData::default();
         for (index, row) in rows.iter().enumerate() {
-            let rejected = |why: String| RejectedRow { row: index, why };
+            let rejected =
+                |why: &str, hint: &str| RejectedRow { row: index, why: why.to_owned(), hint: hint.to_owned() };
             let Some(gpu) = gpu(&row.gpu, row.memory) else {
-                return Err(rejected(format!("no GPU `{}` is known", row.gpu)));
+                let hint = "use a name of `gradus catalog gpus`, such as `A100-SXM4-80GB`";
+                return Err(rejected(&format!("no GPU `{}` is known", row.gpu), hint));
             };
-            let batch = row.batch.ok_or_else(|| rejected("it states no `batch_per_gpu`".to_owned()))?;
-            let stated = row.throughput.ok_or_else(|| rejected("it states no `throughput`".to_owned()))?;
+            let add = |column: &str| rejected(&format!("it states no `{column}`"), "add it, or remove the row");
+            let batch = row.batch.ok_or_else(|| add("batch_per_gpu"))?;
+            let stated = row.throughput.ok_or_else(|| add("throughput"))?;
             let throughput = match (row.unit.trim(), sequence) {
                 ("" | "samples/s" | "img/s" | "images/s" | "imgs/s" | "seq/s" | "sequences/s", _) => stated,
                 ("tokens/s" | "tok/s", Some(sequence)) => stated / sequence as f64,
                 ("tokens/s" | "tok/s", None) => {
-                    return Err(rejected("it counts tokens, and the job states no `sequence`".to_owned()));
+                    let hint = "write `sequence: …` under `workload`, or state the row in `samples/s`";
+                    return Err(rejected("it counts tokens, and the job states no `sequence`", hint));
                 }
-                (other, _) => return Err(rejected(format!("`{other}` is no unit; write `samples/s` or `tokens/s`"))),
+                (other, _) => {
+                    let hint = "write `samples/s` or `tokens/s`, of all GPUs together";
+                    return Err(rejected(&format!("its unit `{other}` is not known"), hint));
+                }
             };
-            let setup = setup(row, &workload.spec, gpu, batch)
-                .ok_or_else(|| rejected(format!("a {} has not the number format `{}`", gpu.name, row.precision)))?;
+            let setup = setup(row, &workload.spec, gpu, batch).map_err(|(why, hint)| rejected(&why, &hint))?;
             let samples = batch * f64::from(setup.parallel.data);
             let gpu = gpu.name.clone();
             let (seconds, estimated) = (samples / throughput, seconds(&workload.network.ops, &setup, coefficients));
@@ -90,7 +97,10 @@ impl CalibrationData {
 }
 
 /// The setup of a row; unstated settings are the job's.
-fn setup(row: &MeasuredRow, spec: &TrainingSpec, gpu: &Gpu, batch: f64) -> Option<Setup> {
+///
+/// # Errors
+/// What of it is not understood or impossible, and a hint.
+fn setup(row: &MeasuredRow, spec: &TrainingSpec, gpu: &Gpu, batch: f64) -> Result<Setup, (String, String)> {
     let gpus = row.gpus.unwrap_or(1);
     let nodes = row.nodes.unwrap_or(gpus.div_ceil(8)).clamp(1, gpus);
     let device = Device { gpu: gpu.clone(), nodes, gpus_per_node: gpus / nodes, network: None };
@@ -105,12 +115,19 @@ fn setup(row: &MeasuredRow, spec: &TrainingSpec, gpu: &Gpu, batch: f64) -> Optio
         () => NumericFormat::Auto,
     };
     // Unknown syntax is refused: it may describe how the work is divided.
-    let stated = parallelism(&row.parallelism).ok()?;
+    let stated = parallelism(&row.parallelism).map_err(|word| {
+        let hint = "write degrees such as `DP8`, `TP2 PP4` or `FSDP`, or leave the column empty for data parallelism";
+        (format!("`{word}` in the column `parallelism` is not known"), hint.to_owned())
+    })?;
     let (tensor, pipeline) = (stated.tensor.unwrap_or(1), stated.pipeline.unwrap_or(1));
     let context = stated.context.unwrap_or(1);
     let model = tensor.saturating_mul(pipeline).saturating_mul(context).max(1);
+    if !gpus.is_multiple_of(model) {
+        let why = format!("its degrees multiply to {model}, which does not divide `n_gpus` ({gpus})");
+        return Err((why, "correct `n_gpus` or `parallelism`; `n_gpus` counts the GPUs of all nodes".to_owned()));
+    }
     let parallel = ParallelDegrees {
-        data: (gpus / model).max(1),
+        data: gpus / model,
         tensor,
         pipeline,
         zero: stated.zero.unwrap_or(Zero::None),
@@ -122,7 +139,16 @@ fn setup(row: &MeasuredRow, spec: &TrainingSpec, gpu: &Gpu, batch: f64) -> Optio
     };
     let recomputes = row.checkpointing.eq_ignore_ascii_case("true");
     let spec = TrainingSpec { program: ProgramOptions { precision: formats, ..spec.program }, ..spec.clone() };
-    let start = parallel::start(&spec, &device)?;
+    let start = parallel::start(&spec, &device).ok_or_else(|| {
+        let word = formats.word();
+        match precision.is_empty() {
+            true => {
+                let why = format!("{} has no `{word}`, which the job trains in and the row does not replace", gpu.name);
+                (why, "state the row's `precision`, or write `precision: auto` under `workload`".to_owned())
+            }
+            false => (format!("{} has no `{word}`", gpu.name), "correct `precision` or `gpu`".to_owned()),
+        }
+    })?;
     let recompute = if recomputes { ActivationCheckpointing::Full } else { ActivationCheckpointing::None };
-    Some(Setup { parallel, recompute, micro_batch: batch.round().max(1.0) as u64, ..start })
+    Ok(Setup { parallel, recompute, micro_batch: batch.round().max(1.0) as u64, ..start })
 }

@@ -1,5 +1,6 @@
 //! The front of the search against brute force, over drawn markets, tasks and limits.
 
+mod calibration;
 mod cases;
 mod constraints;
 mod filters;

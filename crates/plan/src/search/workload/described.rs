@@ -225,6 +225,13 @@ fn steps(
             Ok(per_batch(tokens.0 as f64 / filled as f64))
         }
         (None, None, Some(epochs)) => match samples {
+            // Fewer samples than that are refused before; packed, they may still be too few.
+            Some(sequences) if sequences < workload.batch => {
+                let message =
+                    format!("a batch of {} is more than the {sequences} sequences that the texts fill", workload.batch);
+                let hint = format!("write `batch: {}` or less, or a shorter `sequence`", sequences.max(1));
+                Err(Problem::at("workload.batch", message).hint(hint))
+            }
             // Each epoch ends with a complete step.
             Some(samples) => Ok((epochs * samples.div_ceil(workload.batch) as f64).ceil() as u64),
             None => Err(missing(

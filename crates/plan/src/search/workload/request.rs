@@ -392,5 +392,23 @@ mod tests {
         assert_eq!(steps("epochs: 1"), 15_625);
         assert_eq!(steps("epochs: 1\n  packed: false"), 15_625);
         assert_eq!(steps("epochs: 1\n  packed: true\n  mean_length: 1024"), 3907);
+        // A million texts of a token each fill 245 sequences.
+        assert_eq!(steps("epochs: 1\n  packed: true\n  mean_length: 1"), 4);
+    }
+
+    #[test]
+    fn a_batch_is_no_larger_than_what_packed_texts_fill() {
+        let text = format!(
+            "run: torchrun train.py\ndata: {{samples: 1000, bytes: 1 GB}}\nworkload:\n  \
+             model: {{config: {{{LLAMA}}}}}\n  batch: 64\n  sequence: 4096\n  epochs: 1\n  packed: true\n  \
+             mean_length: 100\n"
+        );
+        let parsed = Job::parse(&text, "job.yaml").unwrap_or_else(|problems| panic!("{text}{problems:?}"));
+        check(
+            resolve(&parsed.job, None),
+            "workload.batch",
+            "a batch of 64 is more than the 25 sequences that the texts fill",
+            "write `batch: 25` or less, or a shorter `sequence`",
+        );
     }
 }

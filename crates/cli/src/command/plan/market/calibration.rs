@@ -81,13 +81,8 @@ pub(super) fn lessons(
         catalog.gpu(spelling, memory)
     };
     let place = |row: usize| lines.get(row).map(|line| format!("line {line}: ")).unwrap_or_default();
-    let lessons = CalibrationData::of(rows, subject, sequence, gpu, coefficients).map_err(|useless| {
-        let hint = match useless.why.starts_with("no GPU") {
-            true => "use a name of `gradus catalog gpus`, such as `A100-SXM4-80GB`",
-            false => "fix or remove the row",
-        };
-        unusable(from, &format!("{}{}", place(useless.row), useless.why), hint)
-    })?;
+    let lessons = CalibrationData::of(rows, subject, sequence, gpu, coefficients)
+        .map_err(|rejected| unusable(from, &format!("{}{}", place(rejected.row), rejected.why), &rejected.hint))?;
     let told: Vec<String> =
         lessons.outliers.iter().map(|step| format!("{}{}", place(step.row), unlike(step))).collect();
     if lessons.steps.is_empty() {

@@ -98,7 +98,8 @@ pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
                 format!("write {}: {} for {}", remedy.write, wall(cheapest), cents(cheapest.cost.total()))
             })
             .collect();
-        let smaller = "take a smaller network or a shorter `sequence`: no more memory and no more machines help";
+        let smaller =
+            "take a smaller network, or a shorter `sequence`: neither larger GPUs nor more machines are enough";
         tell(message, if remedies.is_empty() { smaller.to_owned() } else { remedies.join("; or ") });
     }
     // A change of batch or format is suggested only if no limit is exceeded: it alone may not be enough then.
@@ -269,7 +270,7 @@ fn alone(context: &PlanContext) -> Vec<(String, String)> {
     }
     if told.is_empty() {
         let message =
-            "nothing is offered that satisfies what `resources` asks for, and no single wish is to blame".to_owned();
+            "nothing is offered that meets all of `resources`, and leaving out one key alone is not enough".to_owned();
         told.push((
             message,
             "leave out all but `accelerators`, then narrow it down; `gradus offers` lists what there is".to_owned(),

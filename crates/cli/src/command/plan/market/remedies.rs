@@ -42,6 +42,9 @@ pub struct PlanContext<'a> {
 /// Numbers of machines beyond those that are looked at by themselves.
 const MORE_NODES: [u32; 4] = [32, 64, 128, 256];
 
+/// Numbers of GPUs that a refusal lists.
+const MOST_LISTED: usize = 12;
+
 impl PlanContext<'_> {
     /// The answer to a question about a subject.
     fn ask(&self, subject: &ResolvedWorkload, question: &Constraints) -> Option<(Likely, Likely)> {
@@ -86,11 +89,12 @@ impl PlanContext<'_> {
         let admitted = admit(self.market, &self.question.admission).offers;
         let each = admitted.iter().map(|(listing, _)| self.market.listings[*listing].listing.gpus.count);
         let each: BTreeSet<u32> = each.collect();
-        let all = each.iter().flat_map(|gpus| self.question.nodes.iter().map(move |nodes| gpus * nodes));
+        let all = each.iter().flat_map(|gpus| self.question.nodes.iter().map(move |nodes| gpus.saturating_mul(*nodes)));
         let all: BTreeSet<u32> = all.collect();
-        let all: Vec<String> = all.iter().take(12).map(u32::to_string).collect();
-        let message =
-            format!("`workload.parallel` is for {needs}, and machines that remain have {} in all", all.join(", "));
+        let more = if all.len() > MOST_LISTED { " and more" } else { "" };
+        let all: Vec<String> = all.iter().take(MOST_LISTED).map(u32::to_string).collect();
+        let all = all.join(", ");
+        let message = format!("`workload.parallel` is for {needs}, and machines that remain have {all}{more} in all");
         let hint = "change its degrees, leave one of them out, or write `resources: {nodes: …}` so that machines times GPUs fit";
         (message, hint.to_owned())
     }
