@@ -187,4 +187,12 @@ pub(super) const PLANS: &[SourceMutant] = &[
         to: "if build.version != torch::VERSION {",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "for_which_there_is_a_pytorch" },
     },
+    SourceMutant {
+        name: "a-dry-run-prints-what-cannot-be-run",
+        harm: "`gradus launch --infra mars --dry-run` prints a job file that `gradus run` refuses, and ends with 0",
+        file: "crates/cli/src/command/runs/program/launch.rs",
+        from: "if let Some(unrentable) = &loaded.unrentable {",
+        to: "if let Some(unrentable) = loaded.unrentable.as_ref().filter(|_| !args.dry_run) {",
+        test: CargoTest { package: "gradus-cli", target: &["--test", "programs"], filter: "launch::wrong_input" },
+    },
 ];

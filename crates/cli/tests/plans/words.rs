@@ -99,7 +99,9 @@ fn words_of_the_command_line_say_what_to_type() {
     check(&["machines", "up", "box", "--infra", "local"], &["this machine is up, and not rented"]);
     let up = ["machines", "up", "box", "--gpus", "H100:1", "--mig", "3g.40gb,3g.40gb", "--infra"];
     check(&[&up[..], &["ssh/lab"]].concat(), &["`--mig`: the GPUs of a node are not divided", "`nvidia-smi mig`"]);
-    check(&["machines", "up", "box", "--infra", "oci"], &["error: `--infra`: ", "hint: use `--infra aws`"]);
+    let unknown = ["error: `--infra`: ", "hint: use `--infra aws`"];
+    check(&["machines", "up", "box", "--infra", "oci"], &unknown);
+    check(&["machines", "up", "box", "--infra", "oci", "--dry-run"], &unknown);
     let tip = workdir.refused(&["run", "job.yaml", "--nonsense"], 2);
     assert!(tip.contains("unexpected argument '--nonsense'") && !tip.contains("-- --nonsense"), "{tip}");
 }

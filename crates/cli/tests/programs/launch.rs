@@ -127,6 +127,9 @@ fn wrong_input_is_refused_with_what_to_type() {
         &["train.py", "--gpus", "A100:8"],
         &["`--gpus`: GPUs can be requested only on a cloud or on nodes, and the job names none that can be used"],
     );
+    let unknown = ["`--infra`: only this machine", "machines of AWS, Lambda", "`--infra local`"];
+    check(&["train.py", "--infra", "mars"], &unknown);
+    check(&["train.py", "--infra", "mars", "--dry-run"], &unknown);
     check(&["train.py", "--cpus", "few"], &["`--cpus`", "no number of cores"]);
     check(&["train.py", "--budget", "lots"], &["`--budget`"]);
     check(&["train.py", "--env", "A"], &["the environment has no variable `A`", "--env A=VALUE"]);

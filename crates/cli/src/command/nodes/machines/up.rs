@@ -13,7 +13,7 @@ use crate::command::run::{StartOptions, start};
 use crate::error::{Error, exit};
 use crate::local::disks::STOPPING_CLOUDS;
 use crate::local::draft::draft_loaded;
-use crate::local::job_file::{JobOverrides, LoadedJob, load};
+use crate::local::job_file::{JobOverrides, load};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -181,16 +181,16 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let names = (args.name.as_str(), Path::new("."));
     let loaded = load(text.clone(), names, &JobOverrides::default(), &GlobalSettings::variable, printer);
     let loaded = loaded.map_err(in_flags)?;
+    // A dry run too: what it prints is a job file that `gradus run` takes.
+    if let Some(unrentable) = &loaded.unrentable {
+        return Err(in_flags(Error::Job(unrentable.clone())));
+    }
     if args.dry_run {
         match printer.is_json() {
             true => printer.json(&serde_json::json!({ "job_file": text })),
             false => printer.data(text.trim_end()),
         }
         return Ok(exit::DONE);
-    }
-    let LoadedJob { unrentable, .. } = &loaded;
-    if let Some(unrentable) = unrentable {
-        return Err(in_flags(Error::Job(unrentable.clone())));
     }
     let home = Home::open(&settings.home)?;
     if let Some(layout) = layout.filter(|_| !printer.is_json()) {

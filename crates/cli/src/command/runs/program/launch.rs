@@ -14,7 +14,7 @@ use super::script;
 use crate::command::runs::run::{StartOptions, start};
 use crate::error::{Error, exit};
 use crate::local::draft::draft_loaded;
-use crate::local::job_file::{JobOverrides, LoadedJob, env, load, require_secrets};
+use crate::local::job_file::{JobOverrides, env, load, require_secrets};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -174,6 +174,10 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let here = Path::new(".");
     let loaded = load(text.clone(), (&args.script, here), &overrides, &GlobalSettings::variable, printer);
     let loaded = loaded.map_err(of_options)?;
+    // A dry run too: what it prints is a job file that `gradus run` takes.
+    if let Some(unrentable) = &loaded.unrentable {
+        return Err(of_options(Error::Job(unrentable.clone())));
+    }
     if args.dry_run {
         if printer.is_json() {
             printer.json(&serde_json::json!({ "job_file": text }));
@@ -181,10 +185,6 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
             printer.data(text.trim_end());
         }
         return Ok(exit::DONE);
-    }
-    let LoadedJob { unrentable, .. } = &loaded;
-    if let Some(unrentable) = unrentable {
-        return Err(of_options(Error::Job(unrentable.clone())));
     }
     let home = Home::open(&settings.home)?;
     let (job, plan) = draft_loaded(loaded, args.price, settings, &home, printer).map_err(of_options)?;
