@@ -195,4 +195,20 @@ pub(super) const PLANS: &[SourceMutant] = &[
         to: "if let Some(unrentable) = loaded.unrentable.as_ref().filter(|_| !args.dry_run) {",
         test: CargoTest { package: "gradus-cli", target: &["--test", "programs"], filter: "launch::wrong_input" },
     },
+    SourceMutant {
+        name: "modules-are-taken-for-scripts",
+        harm: "`gradus init` proposes to run a module that only defines functions and classes, and trains nothing",
+        file: "crates/cli/src/command/runs/program/started.rs",
+        from: "None if does_train => return true,",
+        to: "None | Some((_, Definition::Class)) if does_train => return true,",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "definitions_alone" },
+    },
+    SourceMutant {
+        name: "only-scripts-with-a-known-name-train",
+        harm: "`gradus init` finds no script in a folder whose only one trains at top level",
+        file: "crates/cli/src/command/runs/program/detected.rs",
+        from: "is_framework && trains_when_started(text);",
+        to: "is_framework && named > 0 && trains_when_started(text);",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "needs_no_known_name" },
+    },
 ];

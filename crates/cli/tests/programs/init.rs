@@ -41,6 +41,15 @@ fn what_cannot_be_found_is_said() {
 }
 
 #[test]
+fn a_script_of_any_name_that_trains_at_top_level_is_found() {
+    const ONE: &str = "import torch\nfor _ in range(3):\n    loss.backward()\n    optimizer.step()\n";
+    let folder = Folder::with(&[("one.py", ONE), ("model.py", "import torch\ndef step():\n    loss.backward()\n")]);
+    let made = folder.gradus(&["init", "--yes"]);
+    assert!(made.code == Some(0) && made.out.contains("run: python3 one.py\n"), "{}{}", made.out, made.err);
+    assert!(!made.err.contains("as likely"), "{}", made.err);
+}
+
+#[test]
 fn what_lies_outside_of_the_folder_is_refused() {
     let folder = Folder::with(&[("p/train.py", TRAIN), ("two/a.py", TRAIN)]);
     folder.refuses(&["init", "p", "--yes", "--script", "../two/a.py"], &["`--script ../two/a.py` is not a path from"]);

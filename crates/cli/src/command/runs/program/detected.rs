@@ -1,5 +1,7 @@
 //! Detects from a folder's files how its training is started: a pure function.
 
+use super::started::{trains, trains_when_started};
+
 /// Files of a folder.
 #[derive(Debug, Clone, Default)]
 pub struct FolderFacts {
@@ -85,14 +87,17 @@ fn score(name: &str, text: &str) -> i32 {
         _ if stem.starts_with("train") || stem.ends_with("train") || stem.ends_with("_training") => 4,
         _ => 0,
     };
-    let is_started = text.contains("__main__") || text.contains("ArgumentParser(") || named >= 4;
-    let trains = ["backward(", ".fit(", ".train()", "Trainer("].iter().any(|call| text.contains(call));
     let is_test =
         stem.starts_with("test_") || stem.ends_with("_test") || matches!(stem, "setup" | "conftest" | "__init__");
-    if is_test || !is_started || !(is_framework || named > 0) {
-        return 0;
+    let is_started = text.contains("__main__") || text.contains("ArgumentParser(") || named >= 4;
+    let is_likely = is_started && (is_framework || named > 0);
+    let is_script = is_framework && trains_when_started(text);
+    match () {
+        () if is_test || !(is_likely || is_script) => 0,
+        // Below all that have a known name or `__main__`.
+        () if !is_likely && named == 0 => 2,
+        () => named + 2 * i32::from(is_framework) + 2 * i32::from(trains(text)) + i32::from(text.contains("__main__")),
     }
-    named + 2 * i32::from(is_framework) + 2 * i32::from(trains) + i32::from(text.contains("__main__"))
 }
 
 /// What installs the requirements, by the file that names them.
@@ -199,6 +204,22 @@ mod tests {
         assert_eq!(detect(&facts(&[], &[("train.py", "from mylib import fit\n")])).scripts, ["train.py"]);
         let alike = format!("import torch\n{main}");
         assert_eq!(detect(&facts(&[], &[("b.py", &alike), ("a.py", &alike)])).as_likely, ["b.py"]);
+    }
+
+    #[test]
+    fn a_script_that_trains_when_started_needs_no_known_name() {
+        let one = ("one.py", "import torch\nloss.backward()\noptimizer.step()\n");
+        let model = ("model.py", "import torch\ndef train_step(batch):\n    loss.backward()\n");
+        let uses = ("alone.py", "import torch\nfrom model import train_step\nTrainer(train_step)\n");
+        let scripts = |all: &[(&str, &str)]| detect(&facts(&[], all)).scripts;
+        assert_eq!(scripts(&[one]), ["one.py"]);
+        assert_eq!(scripts(&[model, uses]), ["alone.py"]);
+        assert_eq!(scripts(&[model]), [""; 0]);
+        assert_eq!(scripts(&[("one.py", "loss.backward()\n")]), [""; 0], "no framework");
+        assert_eq!(scripts(&[("test_one.py", one.1)]), [""; 0]);
+        let main = ("zebra.py", "import torch\nif __name__ == '__main__': pass\n");
+        let named = ("run.py", "import torch\nloss.backward()\n");
+        assert_eq!(scripts(&[one, main, named, ("train.py", "")]), ["run.py", "train.py", "zebra.py", "one.py"]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub struct Args {
     /// Arguments of the script, after `--`
     #[arg(value_name = "ARGS", last = true)]
     arguments: Vec<String>,
-    /// Script that trains, within the folder [default: found by its name and its imports]
+    /// Script that trains, within the folder [default: found by its name, its imports and how it trains]
     #[arg(long, value_name = "FILE")]
     script: Option<String>,
     /// Bash commands that prepare the machine; `""` for none [default: by `requirements.txt` or `pyproject.toml`]

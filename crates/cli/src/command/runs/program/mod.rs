@@ -11,3 +11,4 @@ pub mod import;
 pub mod init;
 pub mod launch;
 mod script;
+mod started;
