@@ -29,7 +29,7 @@ pub(super) fn failed(reply: &HttpReply) -> CloudFailure {
         () if starts(CAPACITY) => CloudFailure::Capacity(said),
         () if code.contains("QuotaExceed") || code.contains("LimitExceed") => CloudFailure::Quota(said),
         () if starts(KEYS) => {
-            CloudFailure::Denied(format!("{said}; see docs/alibaba.md for where credentials are looked for"))
+            CloudFailure::Denied(format!("{said}; see docs/alibaba.md for where gradus reads credentials from"))
         }
         () if starts(DENIED) => CloudFailure::Denied(said),
         () if starts(TOKEN) => CloudFailure::Exists(said),

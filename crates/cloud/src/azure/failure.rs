@@ -31,7 +31,7 @@ pub(super) fn failed(reply: &HttpReply) -> CloudFailure {
         return failure;
     }
     match reply.status {
-        401 => CloudFailure::Denied(format!("{said}; see docs/azure.md for where credentials are looked for")),
+        401 => CloudFailure::Denied(format!("{said}; see docs/azure.md for where gradus reads credentials from")),
         403 => CloudFailure::Denied(said),
         404 => CloudFailure::NotFound(said),
         // 412 answers `If-None-Match: *` where there is a machine of this name.

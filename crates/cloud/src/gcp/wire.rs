@@ -193,7 +193,7 @@ pub fn failed(reply: &HttpReply) -> CloudFailure {
         (_, "quotaExceeded") => CloudFailure::Quota(said),
         (429, _) | (_, "rateLimitExceeded" | "userRateLimitExceeded") => CloudFailure::Throttled(said),
         (_, "resourcesExhausted" | "stockout") => CloudFailure::Capacity(said),
-        (401, _) => CloudFailure::Denied(format!("{said}; see docs/gcp.md for where credentials are looked for")),
+        (401, _) => CloudFailure::Denied(format!("{said}; see docs/gcp.md for where gradus reads credentials from")),
         (403, _) => CloudFailure::Denied(said),
         (404, _) => CloudFailure::NotFound(said),
         (409, _) => CloudFailure::Exists(said),

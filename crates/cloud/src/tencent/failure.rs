@@ -23,7 +23,7 @@ pub(super) fn failed(error: &TcError) -> CloudFailure {
         () if starts(QUOTA) || code.contains("Quota") => CloudFailure::Quota(said),
         () if starts(DENIED) => CloudFailure::Denied(said),
         () if starts(KEYS) => {
-            CloudFailure::Denied(format!("{said}; see docs/tencent.md for where credentials are looked for"))
+            CloudFailure::Denied(format!("{said}; see docs/tencent.md for where gradus reads credentials from"))
         }
         () if starts(UNCLEAR) => CloudFailure::Doubt(said),
         () if code.contains("NotFound") => CloudFailure::NotFound(said),

@@ -100,7 +100,7 @@ impl RentedCloud {
             },
             _ => {
                 if let Err(why) = settings.aws.source() {
-                    return Err(no_credentials("AWS", &why, "see docs/aws.md for where credentials are looked for"));
+                    return Err(no_credentials("AWS", &why, "see docs/aws.md for where gradus reads credentials from"));
                 }
                 let client = Box::new(Client::new(Arc::new(LazyWeb::default()), settings.aws.clone()));
                 Ok(RentedCloud::Aws { client, options: options(home, "aws.json", "docs/aws.md")? })

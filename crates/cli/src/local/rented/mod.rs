@@ -226,7 +226,7 @@ pub fn reasons(infeasible: &plan::local::NoFeasibleOffer) -> Vec<String> {
 /// A request that AWS has refused.
 pub fn refused(doing: &str, failure: &AwsFailure) -> Error {
     let hint = match failure {
-        AwsFailure::Credentials(_) => "see docs/aws.md for where credentials are looked for",
+        AwsFailure::Credentials(_) => "see docs/aws.md for where gradus reads credentials from",
         AwsFailure::Denied { .. } => "`gradus cloud policy aws` prints the policy that is needed",
         _ => "run the same command again",
     };
