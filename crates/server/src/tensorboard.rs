@@ -99,14 +99,13 @@ fn metrics_event(at: Timestamp, metrics: &Metrics) -> Vec<u8> {
 }
 
 fn step_event(at: Timestamp, step: &Step) -> Vec<u8> {
-    let seconds = step.step_us as f64 / 1e6;
-    let speed = f64::from(step.samples) / seconds.max(1e-6);
-    let mut scalars = vec![
-        ("train/loss", step.loss),
-        ("train/lr", step.lr),
-        ("train/samples_per_second", speed),
-        ("train/data_wait", step.data_wait_us as f64 / 1e6),
-    ];
+    let mut scalars = vec![("train/loss", step.loss), ("train/lr", step.lr)];
+    // The time of a program's first step is unknown.
+    if step.step_us > 0 {
+        let seconds = step.step_us as f64 / 1e6;
+        scalars.push(("train/samples_per_second", f64::from(step.samples) / seconds));
+    }
+    scalars.push(("train/data_wait", step.data_wait_us as f64 / 1e6));
     let data = [
         ("data/sample_us", step.data.sample_us),
         ("data/batches_ready", step.data.queue.map(f64::from)),
@@ -231,6 +230,16 @@ mod tests {
         check(127, &[127]);
         check(300, &[0xac, 0x02]);
         check(u64::MAX, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
+    }
+
+    #[test]
+    fn a_step_of_unknown_time_has_no_speed() {
+        let has_speed = |step_us| {
+            let Report::Step(known) = step(1, 3.0) else { panic!("a step") };
+            let bytes = encode(&[point(1, 0, ready(0)), point(1, 1, Report::Step(Step { step_us, ..known }))]);
+            bytes.windows(24).any(|bytes| bytes == b"train/samples_per_second")
+        };
+        assert!(has_speed(10_000) && !has_speed(0));
     }
 
     #[test]

@@ -136,6 +136,18 @@ impl Watchdog {
     }
 
     fn stepped(&mut self, step: &Step) {
+        // The time of a program's first step is unknown.
+        if step.step_us > 0 {
+            self.time(step);
+        }
+        let per_epoch = self.ready.as_ref().map_or(0, |shape| shape.steps_per_epoch);
+        self.is_between_epochs = per_epoch > 0 && step.step.is_multiple_of(per_epoch);
+        self.step = step.step;
+        self.pause = None;
+    }
+
+    /// Takes the time of a step into the pace.
+    fn time(&mut self, step: &Step) {
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
@@ -145,10 +157,6 @@ impl Watchdog {
         if self.heard == KNOWN {
             self.recent.drain(..WARM_UP);
         }
-        let per_epoch = self.ready.as_ref().map_or(0, |shape| shape.steps_per_epoch);
-        self.is_between_epochs = per_epoch > 0 && step.step.is_multiple_of(per_epoch);
-        self.step = step.step;
-        self.pause = None;
     }
 
     /// Notes that the rank waits for data that is being fetched, which ends by itself: with the data, or with an error.
@@ -395,6 +403,9 @@ mod tests {
         // Before the first step it is still being set up: it compiles.
         check(&[], &[], 1800);
         check(&[1], &[], 120);
+        // The first step of a program has nothing that its time could be measured from.
+        check(&[0], &[], 1800);
+        check(&[0, 1], &[], 120);
         check(&[90, 1], &[], 1800);
         check(&[90, 40, 20, 1, 1, 1, 1, 1, 1], &[], 900);
         // What the first three took does not count once the pace is known.

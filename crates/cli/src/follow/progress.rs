@@ -9,8 +9,10 @@ use crate::figures::{clock, grouped};
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ProgressLine {
     ready: Option<Ready>,
-    last: Option<Step>,
-    /// Running means over the steps of this attempt: a step's time, its wait and its samples; see [`SHARE`].
+    last: Option<LastStep>,
+    /// Steps of this attempt whose time is known.
+    measured: u64,
+    /// Running means over these: a step's time, its wait and its samples; see [`SHARE`].
     step_us: f64,
     wait_us: f64,
     samples: f64,
@@ -20,7 +22,15 @@ pub struct ProgressLine {
     prepared: Option<u64>,
 }
 
-/// Share of a new step in the running means: about the newest 20 steps count.
+/// What the line shows of the newest step.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct LastStep {
+    step: u64,
+    epoch: u32,
+    loss: f64,
+}
+
+/// Share of a new step in the running means: about the newest 20 steps count. Of fewer, each counts alike.
 const SHARE: f64 = 0.05;
 
 impl ProgressLine {
@@ -38,11 +48,8 @@ impl ProgressLine {
             }
             Report::Ready(ready) => *self = ProgressLine { ready: Some(ready.clone()), ..ProgressLine::default() },
             Report::Step(step) => {
-                let share = if self.last.is_none() { 1.0 } else { SHARE };
-                self.step_us += share * (step.step_us as f64 - self.step_us);
-                self.wait_us += share * (step.data_wait_us as f64 - self.wait_us);
-                self.samples += share * (f64::from(step.samples) - self.samples);
-                self.last = Some(*step);
+                self.measure(step);
+                self.last = Some(LastStep { step: step.step, epoch: step.epoch, loss: step.loss });
             }
             Report::Evaluated(evaluated) => {
                 self.accuracy = Some((evaluated.figures.accuracy_name(), evaluated.accuracy));
@@ -54,11 +61,29 @@ impl ProgressLine {
         self.last.is_some()
     }
 
-    /// Remaining time at the pace of the newest steps.
+    /// Adds a step to the running means. A program's first step has nothing that its time could be measured from.
+    fn measure(&mut self, step: &Step) {
+        if step.step_us == 0 {
+            return;
+        }
+        self.measured += 1;
+        let share = SHARE.max(1.0 / self.measured as f64);
+        self.step_us += share * (step.step_us as f64 - self.step_us);
+        self.wait_us += share * (step.data_wait_us as f64 - self.wait_us);
+        self.samples += share * (f64::from(step.samples) - self.samples);
+    }
+
+    /// Remaining time at the pace of the newest steps; `None` before the first step whose time is known.
     pub fn left(&self) -> Option<Elapsed> {
         let (ready, last) = (self.ready.as_ref().filter(|ready| ready.steps > 0)?, self.last?);
         let steps = ready.steps.saturating_sub(last.step);
-        Some(Elapsed((steps as f64 * self.step_us) as u64))
+        (self.measured > 0).then_some(Elapsed((steps as f64 * self.step_us) as u64))
+    }
+
+    /// Samples in a second; `None` if they are not known, or the time of no step is.
+    fn speed(&self) -> Option<String> {
+        let is_known = self.measured > 0 && self.samples > 0.0;
+        is_known.then(|| format!(" · {} samples/s", grouped((self.samples * 1e6 / self.step_us) as u64)))
     }
 
     /// The line; `None` before the first step, unless data is being prepared.
@@ -71,43 +96,31 @@ impl ProgressLine {
             return Some(self.open_line(last, spent));
         };
         let epochs = ready.steps.div_ceil(ready.steps_per_epoch.max(1));
-        let seconds = self.step_us.max(1.0) / 1e6;
-        let wait = 100.0 * self.wait_us / self.step_us.max(1.0);
-        let left = self.left().unwrap_or_default();
         // The least important part is last, because a narrow terminal truncates it.
         // A user's program says how many steps there are, and not how many epochs.
         let epoch = match ready.steps_per_epoch {
             steps if steps == ready.steps && last.epoch > 0 => String::new(),
             _ => format!("epoch {}/{epochs} · ", last.epoch + 1),
         };
-        let mut line = format!(
-            "{epoch}step {}/{} · {} left · {spent} so far, {} at the end · loss {:.4}",
-            last.step,
-            ready.steps,
-            clock(left),
-            spent + rate.cost(left),
-            last.loss,
-        );
+        let cost = match self.left() {
+            Some(left) => format!("{} left · {spent} so far, {} at the end", clock(left), spent + rate.cost(left)),
+            None => format!("{spent} so far"),
+        };
+        let mut line = format!("{epoch}step {}/{} · {cost} · loss {:.4}", last.step, ready.steps, last.loss);
         if let Some((name, accuracy)) = self.accuracy {
             line.push_str(&format!(" · {name} {}", crate::figures::accuracy(name, accuracy)));
         }
-        if self.samples > 0.0 {
-            line.push_str(&format!(
-                " · {} samples/s · data wait {wait:.0} %",
-                grouped((self.samples / seconds) as u64)
-            ));
+        if let Some(speed) = self.speed() {
+            let wait = 100.0 * self.wait_us / self.step_us;
+            line.push_str(&format!("{speed} · data wait {wait:.0} %"));
         }
         Some(line)
     }
 
     /// The line of a user's program with an unknown number of steps.
-    fn open_line(&self, last: Step, spent: Money) -> String {
-        let mut line = format!("step {} · {spent} so far · loss {:.4}", grouped(last.step), last.loss);
-        if self.samples > 0.0 {
-            let seconds = self.step_us.max(1.0) / 1e6;
-            line.push_str(&format!(" · {} samples/s", grouped((self.samples / seconds) as u64)));
-        }
-        line
+    fn open_line(&self, last: LastStep, spent: Money) -> String {
+        let speed = self.speed().unwrap_or_default();
+        format!("step {} · {spent} so far · loss {:.4}{speed}", grouped(last.step), last.loss)
     }
 }
 
@@ -192,5 +205,56 @@ mod tests {
             "step 1,800 · $1.80 so far · loss 0.2500 · 64 samples/s"
         );
         assert_eq!(program.left(), None);
+    }
+
+    /// A program of 12 steps after so many, of 8 samples in 2 seconds each; the time of its first is unknown.
+    fn program(steps: u64) -> ProgressLine {
+        let mut progress = ProgressLine::default();
+        progress.take(&ready(12));
+        for number in 1..=steps {
+            progress.take(&step(number, if number == 1 { 0 } else { 2_000_000 }));
+        }
+        progress
+    }
+
+    fn ready(steps: u64) -> Report {
+        Report::Ready(Ready {
+            step: 0,
+            steps,
+            steps_per_epoch: steps,
+            samples: [0; 3],
+            classes: Vec::new(),
+            parameters: 0,
+            passed_over: Vec::new(),
+            sample: None,
+            data: None,
+        })
+    }
+
+    fn step(step: u64, step_us: u64) -> Report {
+        let (epoch, loss, lr, samples, data) = (0, 0.5, 0.1, 8, Default::default());
+        Report::Step(Step { step, epoch, loss, lr, samples, step_us, data_wait_us: 0, checkpoint_us: 0, data })
+    }
+
+    fn line(progress: &ProgressLine) -> String {
+        progress.line(Money::from_micros(1_000_000), "3.60/h".parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_step_of_unknown_time_says_nothing_about_the_pace() {
+        assert_eq!(line(&program(1)), "epoch 1/1 · step 1/12 · $1.00 so far · loss 0.5000");
+        assert_eq!(program(1).left(), None);
+        assert_eq!(
+            line(&program(4)),
+            "epoch 1/1 · step 4/12 · 0:16 left · $1.00 so far, $1.016 at the end · loss 0.5000 · 4 samples/s · data wait 0 %"
+        );
+        let mut open = ProgressLine::default();
+        open.take(&step(1, 0));
+        assert_eq!(line(&open), "step 1 · $1.00 so far · loss 0.5000");
+        // The first steps count alike, and a slow one soon no more than the others.
+        let mut uneven = program(1);
+        uneven.take(&step(2, 3_000_000));
+        uneven.take(&step(3, 1_000_000));
+        assert_eq!(uneven.left(), Some(Elapsed(18_000_000)));
     }
 }

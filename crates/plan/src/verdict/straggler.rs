@@ -36,8 +36,12 @@ pub struct Straggler {
 }
 
 impl StepTimes {
-    /// Takes in a step of a machine. Time for checkpoints, which some save for the others, does not count.
+    /// Takes in a step of a machine, unless its time is unknown. Time for checkpoints, which some save for the others,
+    /// does not count.
     pub fn add(&mut self, instance: &InstanceId, step: &Step) {
+        if step.step_us == 0 {
+            return;
+        }
         let times = self.0.entry(instance.clone()).or_default();
         if times.len() == COMPARED {
             times.pop_front();
@@ -133,6 +137,9 @@ mod tests {
     fn one_that_is_slow_for_twenty_steps_is_found() {
         check(&after(20, &[100, 100, 151, 100]), Some(3));
         check(&after(19, &[100, 100, 151, 100]), None);
+        let mut unknown = after(20, &[100, 100, 151, 100]);
+        unknown.add(&machine(3), &step(0, 0));
+        check(&unknown, Some(3));
         check(&after(20, &[100, 100, 150, 100]), None);
         check(&after(20, &[100, 200]), Some(2));
         check(&after(20, &[100, 300, 400, 100, 100]), Some(3));

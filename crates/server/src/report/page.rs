@@ -98,7 +98,10 @@ fn charts(view: &View) -> [Chart; 4] {
     let mut loss = with_mean("training", of_steps(|step| step.loss));
     loss.push(Line { name: "validation", class: "second", points: of_validations(|evaluated| evaluated.loss) });
     // The mean is one of times, so that it equals the throughput of the run, stalls included.
-    let mut speed = with_mean("training", of_steps(|step| step.step_us as f64 / f64::from(step.samples.max(1))));
+    // The time of a program's first step is unknown.
+    let measured = curves.steps.iter().filter(|(_, step)| step.step_us > 0);
+    let per_sample = |step: &domain::rank::Step| step.step_us as f64 / f64::from(step.samples.max(1));
+    let mut speed = with_mean("training", measured.map(|(_, step)| (step.step, per_sample(step))).collect());
     for (_, value) in speed.iter_mut().flat_map(|line| &mut line.points) {
         *value = 1e6 / value.max(1e-3);
     }
