@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use checkpoint::interval::Pace;
-use domain::rank::{Environment, Fetching, Metrics, Ready, Report, Step};
+use domain::rank::{Environment, Fetching, Metrics, NotFinite, Ready, Report, Step};
 use domain::train::Every;
 use domain::units::Duration;
 use domain::{Cause, Fence, Finding};
@@ -167,8 +167,9 @@ impl ProgramRun {
             let report = Step { step, epoch, loss, lr, samples, step_us, data_wait_us, checkpoint_us, data };
             self.line.send(Report::Step(report));
         }
-        if !others.is_empty() {
-            self.line.send(Report::Metrics(Metrics { step, values: others }));
+        let lost = loss.and_then(NotFinite::of);
+        if !others.is_empty() || lost.is_some() {
+            self.line.send(Report::Metrics(Metrics { step, values: others, loss: lost }));
         }
         Ok(complaints)
     }
@@ -179,7 +180,11 @@ impl ProgramRun {
             values.filter(|(_, value)| !value.is_finite()).map(|(name, _)| format!("`{name}`")).collect();
         if !names.is_empty() && !logging.is_not_finite {
             let verb = if names.len() == 1 { "is" } else { "are" };
-            let text = format!("{} of step {step} {verb} not finite, and left out", names.join(", "));
+            let mut text = format!("{} of step {step} {verb} not finite, and left out", names.join(", "));
+            if names.iter().any(|name| name == "`loss`") {
+                let run = &self.settings.run;
+                text.push_str(&format!("; the program continues, at the run's cost: `gradus stop {run}` stops it"));
+            }
             self.line.send(Report::Note { text });
         }
         logging.is_not_finite = !names.is_empty();

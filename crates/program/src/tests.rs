@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use checkpoint::Dtype;
-use domain::rank::{Environment, Report, SignOfLife};
+use domain::rank::{Environment, Metrics, NotFinite, Report, SignOfLife};
 use domain::train::Every;
 use domain::units::Duration;
 use serde_json::{Value, json};
@@ -207,10 +207,14 @@ fn the_agent_hears_steps_and_checkpoints_and_a_figure_that_is_not_finite_once() 
     assert!(matches!(next(&mut agent), Report::Ready(ready) if ready.step == 0));
     assert!(matches!(next(&mut agent), Report::Step(step) if (step.step, step.loss, step.epoch) == (1, 0.5, 2)));
     assert!(matches!(next(&mut agent), Report::Metrics(metrics) if metrics.values["f1"] == 0.25));
-    assert!(
-        matches!(next(&mut agent), Report::Note { text } if text == "`loss` of step 2 is not finite, and left out")
-    );
-    assert!(matches!(next(&mut agent), Report::Metrics(metrics) if metrics.step == 2));
+    let Report::Note { text } = next(&mut agent) else { panic!("a note") };
+    let hint = "the program continues, at the run's cost: `gradus stop own-1` stops it";
+    assert_eq!(text, format!("`loss` of step 2 is not finite, and left out; {hint}"));
+    for (step, values) in [(2, BTreeMap::from([("f1".to_owned(), 0.5)])), (3, BTreeMap::new())] {
+        // The step is known without its loss.
+        let expected = Metrics { step, values, loss: Some(NotFinite::Nan) };
+        assert_eq!(next(&mut agent), Report::Metrics(expected));
+    }
     assert!(matches!(next(&mut agent), Report::Checkpointed(saved) if saved.step == 3 && saved.bytes > 0));
     assert_eq!(agent.read_line(&mut String::new()).unwrap(), 0, "it hangs up after its last word");
 }

@@ -379,4 +379,28 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         to: "if step.step > 0 {",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "the_first_steps_have_a_limit" },
     },
+    SourceMutant {
+        name: "a-lost-loss-stops-the-line",
+        harm: "a program whose loss is NaN shows its last good loss, and costs money until its end",
+        file: "crates/cli/src/follow/progress.rs",
+        from: "last.loss = loss.value();",
+        to: "let _ = loss;",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "not_finite_moves_the_line" },
+    },
+    SourceMutant {
+        name: "a-lost-loss-is-not-sent",
+        harm: "the steps of a program whose loss is NaN are not seen",
+        file: "crates/program/src/run.rs",
+        from: "if !others.is_empty() || lost.is_some() {",
+        to: "if !others.is_empty() {",
+        test: CargoTest { package: "gradus-program", target: &["--lib"], filter: "a_figure_that_is_not_finite_once" },
+    },
+    SourceMutant {
+        name: "a-lost-loss-is-not-observed",
+        harm: "the steps that a program prints with a loss of NaN are not seen",
+        file: "crates/agent/src/attempt/program/observed/steps.rs",
+        from: "if !values.is_empty() || lost.is_some() {",
+        to: "if !values.is_empty() {",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "not_finite_is_noted_once" },
+    },
 ];

@@ -101,7 +101,7 @@ impl RankReports {
 
     /// The last value of each metric, if it has reported any.
     pub fn result(&self) -> Option<Report> {
-        let metrics = Metrics { step: self.step, values: self.values.clone() };
+        let metrics = Metrics { step: self.step, values: self.values.clone(), loss: None };
         (!self.values.is_empty()).then_some(Report::Result(metrics))
     }
 

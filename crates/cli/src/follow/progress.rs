@@ -1,6 +1,6 @@
 //! The progress line of a run: epoch, step, loss, rate, data wait, remaining time, and cost last.
 
-use domain::rank::{Ready, Report, Step};
+use domain::rank::{Metrics, NotFinite, Ready, Report, Step};
 use domain::{Elapsed, Money, Rate};
 
 use crate::figures::{clock, grouped};
@@ -33,6 +33,15 @@ struct LastStep {
 /// Share of a new step in the running means: about the newest 20 steps count. Of fewer, each counts alike.
 const SHARE: f64 = 0.05;
 
+/// The newest loss, which may not be finite.
+pub fn newest_loss(reports: &[Report]) -> Option<f64> {
+    reports.iter().rev().find_map(|report| match report {
+        Report::Step(step) => Some(step.loss),
+        Report::Metrics(metrics) => metrics.loss.map(NotFinite::value),
+        _ => None,
+    })
+}
+
 impl ProgressLine {
     /// The progress of a run from the ready report of its newest attempt.
     pub fn since(ready: Option<Ready>) -> ProgressLine {
@@ -50,6 +59,11 @@ impl ProgressLine {
             Report::Step(step) => {
                 self.measure(step);
                 self.last = Some(LastStep { step: step.step, epoch: step.epoch, loss: step.loss });
+            }
+            Report::Metrics(Metrics { step, loss: Some(loss), .. }) => {
+                let last = self.last.get_or_insert_default();
+                last.step = last.step.max(*step);
+                last.loss = loss.value();
             }
             Report::Evaluated(evaluated) => {
                 self.accuracy = Some((evaluated.figures.accuracy_name(), evaluated.accuracy));
@@ -256,5 +270,29 @@ mod tests {
         uneven.take(&step(2, 3_000_000));
         uneven.take(&step(3, 1_000_000));
         assert_eq!(uneven.left(), Some(Elapsed(18_000_000)));
+    }
+
+    #[test]
+    fn a_loss_that_is_not_finite_moves_the_line() {
+        let metrics = |step, loss| Report::Metrics(Metrics { step, values: Default::default(), loss });
+        let lost = |step, loss| metrics(step, NotFinite::of(loss));
+        let mut progress = program(4);
+        assert!(progress.take(&lost(5, f64::NAN)));
+        assert_eq!(
+            line(&progress),
+            "epoch 1/1 · step 5/12 · 0:14 left · $1.00 so far, $1.014 at the end · loss NaN · 4 samples/s · data wait 0 %"
+        );
+        progress.take(&lost(6, f64::INFINITY));
+        assert!(line(&progress).starts_with("epoch 1/1 · step 6/12 ") && line(&progress).contains(" · loss inf · "));
+        progress.take(&step(7, 2_000_000));
+        // Other metrics say nothing about the loss.
+        assert!(!progress.take(&metrics(8, None)));
+        assert!(line(&progress).starts_with("epoch 1/1 · step 7/12 ") && line(&progress).contains(" · loss 0.5000 · "));
+        let newest = [step(1, 9), lost(2, f64::NAN), metrics(3, None)];
+        assert!(newest_loss(&newest).is_some_and(f64::is_nan));
+        assert_eq!((newest_loss(&newest[..1]), newest_loss(&newest[2..])), (Some(0.5), None));
+        let mut first = ProgressLine::default();
+        assert!(first.take(&lost(1, f64::NAN)));
+        assert_eq!(line(&first), "step 1 · $1.00 so far · loss NaN");
     }
 }

@@ -261,6 +261,38 @@ pub struct Metrics {
     pub step: u64,
     /// Finite numbers by name, such as `val/f1`.
     pub values: BTreeMap<String, f64>,
+    /// The loss of the step, where it is not finite: then it has no [`Report::Step`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<NotFinite>,
+}
+
+/// A number that JSON cannot hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NotFinite {
+    /// Not a number.
+    Nan,
+    /// Infinite, of either sign.
+    Infinite,
+}
+
+impl NotFinite {
+    /// Which one `value` is; `None` if it is finite.
+    pub fn of(value: f64) -> Option<NotFinite> {
+        match value {
+            value if value.is_nan() => Some(NotFinite::Nan),
+            value if value.is_infinite() => Some(NotFinite::Infinite),
+            _ => None,
+        }
+    }
+
+    /// The number.
+    pub fn value(self) -> f64 {
+        match self {
+            NotFinite::Nan => f64::NAN,
+            NotFinite::Infinite => f64::INFINITY,
+        }
+    }
 }
 
 /// What a GPU does, as its driver states it; what it does not state is none.

@@ -139,7 +139,8 @@ class Run:
         metrics  further numbers by any name, such as `**{"val/f1": 0.9}`
 
         Numbers may be Python's, NumPy's, or tensors and arrays of one element; one on a GPU is waited for. What is NaN or
-        infinite is noted once and not drawn. Raises TypeError for anything else, and ValueError for a number that no float holds.
+        infinite is noted once and not drawn; such a loss is shown as `loss NaN` or `loss inf`, and the program continues.
+        Raises TypeError for anything else, and ValueError for a number that no float holds.
         """
         others = {name: _number(name, value) for name, value in metrics.items()}
         loss = None if loss is None else _number("loss", loss)

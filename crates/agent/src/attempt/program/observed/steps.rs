@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::rank::{Fetching, Metrics, Ready, Report, Step};
+use domain::rank::{Fetching, Metrics, NotFinite, Ready, Report, Step};
 
 /// Numbers of one step, as far as they were seen.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -50,7 +50,7 @@ pub enum PriorState {
 pub(super) struct Steps {
     before: PriorState,
     has_begun: bool,
-    /// The last step with a loss, and when.
+    /// The last step with a loss, finite or not, and when.
     last: Option<(u64, f64)>,
     lr: f64,
     epoch: f64,
@@ -81,6 +81,7 @@ impl Steps {
     /// The reports about `seen`: a step whose loss was not reported yet, and figures that are new.
     pub fn take(&mut self, source: Source, mut seen: ObservedStep) -> Vec<Report> {
         let mut reports = Vec::new();
+        let lost = seen.loss.and_then(NotFinite::of);
         self.check_finite(source, &mut seen, &mut reports);
         self.lr = seen.lr.unwrap_or(self.lr);
         self.epoch = seen.epoch.unwrap_or(self.epoch);
@@ -90,12 +91,16 @@ impl Steps {
             reports.push(Report::Step(self.step(&seen, loss)));
             self.last = Some((seen.step, seen.at));
         }
+        let lost = lost.filter(|_| is_next && seen.step > 0);
+        if lost.is_some() {
+            self.last = Some((seen.step, seen.at));
+        }
         let mut values = std::mem::take(&mut seen.others);
         values.retain(|name, _| self.figures.get(name).is_none_or(|step| seen.step > *step));
-        if !values.is_empty() {
+        if !values.is_empty() || lost.is_some() {
             self.begin(&seen, &mut reports);
             self.figures.extend(values.keys().map(|name| (name.clone(), seen.step)));
-            reports.push(Report::Metrics(Metrics { step: seen.step, values }));
+            reports.push(Report::Metrics(Metrics { step: seen.step, values, loss: lost }));
         }
         reports
     }
@@ -144,6 +149,7 @@ impl Steps {
     /// Leaves out what is not finite, and says so once, until all is finite again.
     fn check_finite(&mut self, source: Source, seen: &mut ObservedStep, reports: &mut Vec<Report>) {
         let is_finite = |value: &f64| value.is_finite();
+        let is_lost = seen.loss.is_some_and(|loss| !loss.is_finite());
         let all = seen.loss.iter().chain(&seen.lr).chain(seen.others.values()).all(is_finite);
         seen.loss = seen.loss.filter(is_finite);
         seen.lr = seen.lr.filter(is_finite);
@@ -152,7 +158,10 @@ impl Steps {
         if all {
             self.not_finite.remove(&source);
         } else if self.not_finite.insert(source) {
-            let text = format!("a figure that the program shows for step {} is not finite", seen.step);
+            let mut text = format!("a figure that the program shows for step {} is not finite", seen.step);
+            if is_lost {
+                text.push_str("; the program continues, at the run's cost: `gradus stop RUN` stops it");
+            }
             reports.push(Report::Note { text });
         }
     }
@@ -201,14 +210,27 @@ mod tests {
     #[test]
     fn a_loss_that_is_not_finite_is_noted_once() {
         let mut steps = Steps::after(PriorState::Nothing);
-        let note = |reports: Vec<Report>| match &reports[..] {
-            [Report::Note { text }] => text.clone(),
-            _ => format!("{} reports", reports.len()),
+        let mut take = |step: u64, loss: f64| {
+            let reports = steps.take(Source::Output, seen(step, loss, step as f64));
+            let word = |report: &Report| match report {
+                Report::Note { text } => format!("note: {text}"),
+                Report::Ready(_) => "ready".to_owned(),
+                Report::Step(step) => format!("step {} in {} s", step.step, step.step_us / 1_000_000),
+                Report::Metrics(Metrics { step, values, loss }) => format!("{step} {} {loss:?}", values.len()),
+                other => format!("{other:?}"),
+            };
+            reports.iter().map(word).collect::<Vec<_>>()
         };
-        let expected = "a figure that the program shows for step 1 is not finite";
-        assert_eq!(note(steps.take(Source::Output, seen(1, f64::NAN, 0.0))), expected);
-        assert_eq!(note(steps.take(Source::Output, seen(2, f64::INFINITY, 0.0))), "0 reports");
-        assert_eq!(note(steps.take(Source::Output, seen(3, 0.5, 0.0))), "2 reports");
-        assert_eq!(note(steps.take(Source::Output, seen(4, f64::NAN, 0.0))), expected.replace('1', "4"));
+        let note = |step: u64| {
+            format!(
+                "note: a figure that the program shows for step {step} is not finite; the program continues, at the \
+                 run's cost: `gradus stop RUN` stops it"
+            )
+        };
+        assert_eq!(take(1, f64::NAN), [note(1), "ready".to_owned(), "1 0 Some(Nan)".to_owned()]);
+        assert_eq!(take(2, f64::INFINITY), ["2 0 Some(Infinite)"]);
+        assert_eq!(take(2, f64::NAN), Vec::<String>::new(), "each step comes once");
+        assert_eq!(take(3, 0.5), ["step 3 in 1 s"]);
+        assert_eq!(take(4, f64::NAN), [note(4), "4 0 Some(Nan)".to_owned()]);
     }
 }

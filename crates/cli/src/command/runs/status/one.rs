@@ -15,7 +15,7 @@ use server::{Home, Loading, Series, State, goodput_json};
 use crate::error::{Error, exit};
 use crate::figures::{clock, grouped, time};
 use crate::follow::liveness::{Liveness, meters, unheard_step, waiting};
-use crate::follow::progress::ProgressLine;
+use crate::follow::progress::{ProgressLine, newest_loss};
 use crate::printer::Printer;
 use crate::remote::{KnownRun, Server};
 
@@ -208,9 +208,7 @@ fn progress(facts: &RunFacts<'_>, run: &Run) -> Vec<String> {
         lines.push(format!("step     {}{of}", grouped(step)));
     }
     let steps = || newest.iter().filter_map(|report| if let Report::Step(step) = report { Some(step) } else { None });
-    if let Some(last) = steps().next_back() {
-        lines.push(format!("loss     {:.4}", last.loss));
-    }
+    lines.extend(newest_loss(newest).map(|loss| format!("loss     {loss:.4}")));
     if let Some(evaluated) = newest.iter().rev().find_map(validation) {
         let name = evaluated.figures.accuracy_name();
         lines.push(format!(
