@@ -75,6 +75,8 @@ impl Series {
                     run TEXT NOT NULL, attempt TEXT NOT NULL, at INTEGER NOT NULL, report TEXT NOT NULL) STRICT;
                  CREATE UNIQUE INDEX IF NOT EXISTS points_once ON points (instance, seq);
                  CREATE INDEX IF NOT EXISTS points_by_run ON points (run, number);
+                 CREATE INDEX IF NOT EXISTS points_ready ON points (run, number)
+                    WHERE substr(report, 1, 17) = '{\"report\":\"ready\"';
                  CREATE TABLE IF NOT EXISTS operations (number INTEGER PRIMARY KEY, at INTEGER NOT NULL, subject TEXT NOT NULL,
                     text TEXT NOT NULL, is_mistake INTEGER NOT NULL) STRICT;",
             )?;
@@ -181,7 +183,18 @@ impl Series {
         Ok(self.select(&sql, run, DEVICES_WITHIN)?.pop())
     }
 
-    /// The newest points of a run, oldest first, at most `most`, and before them what its GPUs did last, and its last save.
+    /// Where training of a run's newest attempt that was ready began, however long ago.
+    ///
+    /// # Errors
+    /// [`Error::State`] when the database cannot be read.
+    pub fn newest_ready(&self, run: &RunId) -> Result<Option<(u64, Point)>, Error> {
+        let sql = "SELECT number, attempt, at, report FROM points
+            WHERE run = ?1 AND substr(report, 1, 17) = '{\"report\":\"ready\"' ORDER BY number DESC LIMIT ?2";
+        Ok(self.select(sql, run, 1)?.pop())
+    }
+
+    /// The newest points of a run, oldest first, at most `most`, and before them where training began, what its GPUs
+    /// did last, and its last save.
     ///
     /// # Errors
     /// [`Error::State`] when the database cannot be read.
@@ -190,9 +203,13 @@ impl Series {
         let attempt = points.last().map(|(_, point)| point.attempt.clone());
         let has_devices = points.iter().any(|(_, point)| matches!(point.report, Report::Devices { .. }));
         let has_save = points.iter().any(|(_, point)| matches!(point.report, Report::Checkpointed(_)));
+        let has_ready = points.iter().any(|(_, point)| matches!(point.report, Report::Ready(_)));
+        // What an earlier attempt's machine did is over.
+        let is_current = |(_, point): &(u64, Point)| Some(&point.attempt) == attempt.as_ref();
+        if !has_ready {
+            points.extend(self.newest_ready(run)?.filter(is_current));
+        }
         for (kind, is_there) in [("devices", has_devices), ("checkpointed", has_save)] {
-            // What an earlier attempt's machine did is over.
-            let is_current = |(_, point): &(u64, Point)| Some(&point.attempt) == attempt.as_ref();
             if !is_there {
                 points.extend(self.newest_of(run, kind)?.filter(is_current));
             }

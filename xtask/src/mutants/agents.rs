@@ -403,4 +403,20 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         to: "if !values.is_empty() {",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "not_finite_is_noted_once" },
     },
+    SourceMutant {
+        name: "a-program-began-nowhere",
+        harm: "a command that is started again shows no total, no time left and no cost at the end",
+        file: "crates/cli/src/follow/watch.rs",
+        from: "ready_of(&point.report).cloned()",
+        to: "ready_of(&point.report).filter(|ready| ready.parameters > 0).cloned()",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "after_the_command_is_started_again" },
+    },
+    SourceMutant {
+        name: "the-begin-is-lost-behind-steps",
+        harm: "gradus status loses the total of a program after 200 steps",
+        file: "crates/server/src/series.rs",
+        from: "if !has_ready {",
+        to: "if has_ready {",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "found_behind_any_number_of_steps" },
+    },
 ];

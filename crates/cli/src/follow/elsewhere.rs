@@ -9,6 +9,7 @@ use domain::{RunId, Work};
 use super::attend::on_signals;
 use super::narrator::Narrator;
 use super::news::{ServerNews, read_streams};
+use super::progress::ready_of;
 use super::result::{EndedRun, exit_code, print};
 use super::watch::{Since, Watch};
 use crate::error::{Error, exit};
@@ -31,7 +32,8 @@ pub fn finish(server: &Server, printer: &mut Printer, id: &RunId, since: Since) 
     let failure = read_streams(server, id, after, shows_output, sender, ended.clone())?;
     let (interrupts, interrupted) = channel();
     on_signals(interrupts, ended.clone())?;
-    let watch = Watch::of_server(id, since, ServerNews { world: known.world, inbox });
+    let ready = known.newest.iter().rev().find_map(|(_, report)| ready_of(report)).cloned();
+    let watch = Watch::of_server(id, since, ServerNews { world: known.world, ready, inbox });
     Narrator::of_server(watch).tell(printer, &ended)?;
     if interrupted.try_recv().is_ok() {
         let message = format!("stopped following run `{id}`; it continues at `{}`", server.url());

@@ -72,7 +72,7 @@ impl Narrator {
     /// A narrator of the run `id`, which keeps its event file in the run's folder.
     pub fn new(home: &Home, id: &RunId, watch: Watch) -> Narrator {
         let board = home.run(id).join("tensorboard");
-        let ready = watch.run().ok().and_then(|run| run.ready.clone());
+        let ready = watch.ready();
         let is_program = watch.run().is_ok_and(|run| matches!(run.job.work, domain::Work::Command(_)));
         let output = is_program.then(|| ProgramOutput::new(home.run(id).join("logs"), watch.is_joining()));
         let (progress, printed) = (ProgressLine::since(ready), domain::Elapsed(0));
@@ -92,7 +92,7 @@ impl Narrator {
 
     /// A narrator of a run of a server, which keeps no files of it.
     pub fn of_server(watch: Watch) -> Narrator {
-        let ready = watch.run().ok().and_then(|run| run.ready.clone());
+        let ready = watch.ready();
         Narrator {
             watch,
             home: None,

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use domain::rank::Ready;
 use domain::series::Point;
 use domain::{Record, RunId};
 use plan::World;
@@ -32,6 +33,8 @@ pub enum News {
 pub struct ServerNews {
     /// The run, according to the events taken so far.
     pub world: World,
+    /// Where training of its newest attempt began, from its measurements.
+    pub ready: Option<Ready>,
     /// Messages from the threads.
     pub inbox: Receiver<News>,
 }

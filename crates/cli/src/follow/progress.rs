@@ -33,6 +33,11 @@ struct LastStep {
 /// Share of a new step in the running means: about the newest 20 steps count. Of fewer, each counts alike.
 const SHARE: f64 = 0.05;
 
+/// Where training began, if the report says so.
+pub fn ready_of(report: &Report) -> Option<&Ready> {
+    if let Report::Ready(ready) = report { Some(ready) } else { None }
+}
+
 /// The newest loss, which may not be finite.
 pub fn newest_loss(reports: &[Report]) -> Option<f64> {
     reports.iter().rev().find_map(|report| match report {

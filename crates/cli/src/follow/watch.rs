@@ -1,11 +1,13 @@
 //! Polls for news about a run, from the event log and the measurements, whichever process runs the control loop; or
 //! from a server.
 
+use domain::rank::Ready;
 use domain::{Record, RunId};
 use plan::{RunOrSweep, World};
 use server::{Error, Home, Series, State};
 
 use super::news::{News, ServerNews};
+use super::progress::ready_of;
 
 /// Since when a run is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +103,18 @@ impl Watch {
         self.world().runs.get(&self.run).ok_or_else(|| Error::NoRun(self.run.to_string()))
     }
 
+    /// Where training of the newest attempt began. That of a user's program is a measurement, and no event.
+    pub fn ready(&self) -> Option<Ready> {
+        let known = self.run().ok().and_then(|run| run.ready.clone());
+        known.or_else(|| match &self.source {
+            Source::Home(home) => {
+                let (_, point) = home.1.newest_ready(&self.run).ok()??;
+                ready_of(&point.report).cloned()
+            }
+            Source::Server(server) => server.ready.clone(),
+        })
+    }
+
     /// The known state of the run, and of others if it is a run of this home.
     pub fn world(&self) -> &World {
         match &self.source {
@@ -120,4 +134,37 @@ impl Watch {
 
 fn is_end(record: &Record) -> bool {
     matches!(record.event, domain::Event::AttemptEnded { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::rank::Report;
+    use domain::wire::{AgentEvent, Entry};
+    use domain::{AttemptId, InstanceId, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn where_a_program_began_is_known_after_the_command_is_started_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let (run, mut series) = (RunId::new("own-1"), Series::open(&home).unwrap());
+        let ready = Ready {
+            step: 0,
+            steps: 60,
+            steps_per_epoch: 60,
+            samples: [0; 3],
+            classes: Vec::new(),
+            parameters: 0,
+            passed_over: Vec::new(),
+            sample: None,
+            data: None,
+        };
+        let event = AgentEvent::Reported { rank: 0, report: Report::Ready(ready.clone()) };
+        let entry = Entry { seq: 1, attempt: AttemptId::new("own-1-a1"), event };
+        series.keep(Timestamp(1), &run, &InstanceId::new("own-1-i1"), &[entry]).unwrap();
+        let source = Source::Home(Box::new((State::open_lean(&home).unwrap(), series)));
+        let watch = Watch { source, run, record: 9, point: 1 };
+        assert_eq!(watch.ready(), Some(ready));
+    }
 }

@@ -200,6 +200,25 @@ mod tests {
     }
 
     #[test]
+    fn where_training_began_is_found_behind_any_number_of_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut series = Series::open(&Home::open(folder.path()).unwrap()).unwrap();
+        let (run, instance) = (RunId::new("r"), InstanceId::new("r-i1"));
+        assert_eq!(series.newest_ready(&run).unwrap(), None);
+        let ready = crate::report::curves::tests::ready(4);
+        let event = AgentEvent::Reported { rank: 0, report: ready.clone() };
+        let mut entries = vec![Entry { seq: 1, attempt: AttemptId::new("r-a1"), event }];
+        entries.extend((2..=20_100).map(|number| step(number, "r-a1", number)));
+        series.keep(domain::Timestamp(1), &run, &instance, &entries).unwrap();
+        assert_eq!(series.newest_ready(&run).unwrap().map(|(_, point)| point.report), Some(ready.clone()));
+        let newest = series.newest_with_devices(&run, 200).unwrap();
+        assert_eq!((newest.len(), &newest[0].1.report), (201, &ready));
+        // The total of an attempt that is not ready yet is unknown.
+        series.keep(domain::Timestamp(2), &run, &instance, &[step(20_101, "r-a2", 20_101)]).unwrap();
+        assert_eq!(series.newest_with_devices(&run, 200).unwrap().len(), 200);
+    }
+
+    #[test]
     fn goodput_is_read_as_it_was_written() {
         let parts = [1, 2, 3, 4, 5, 6, 7].map(domain::Elapsed);
         let [productive, start_up, data_wait, checkpoint, recovery, lost, waiting] = parts;

@@ -15,7 +15,7 @@ use server::{Home, Loading, Series, State, goodput_json};
 use crate::error::{Error, exit};
 use crate::figures::{clock, grouped, time};
 use crate::follow::liveness::{Liveness, meters, unheard_step, waiting};
-use crate::follow::progress::{ProgressLine, newest_loss};
+use crate::follow::progress::{ProgressLine, newest_loss, ready_of};
 use crate::printer::Printer;
 use crate::remote::{KnownRun, Server};
 
@@ -204,7 +204,9 @@ fn progress(facts: &RunFacts<'_>, run: &Run) -> Vec<String> {
     let mut lines = Vec::new();
     let newest = &facts.newest;
     if let Some(step) = facts.step {
-        let of = run.ready.as_ref().map_or(String::new(), |ready| format!(" of {}", grouped(ready.steps)));
+        let ready = run.ready.as_ref().or_else(|| newest.iter().rev().find_map(ready_of));
+        let ready = ready.filter(|ready| ready.steps > 0);
+        let of = ready.map_or(String::new(), |ready| format!(" of {}", grouped(ready.steps)));
         lines.push(format!("step     {}{of}", grouped(step)));
     }
     let steps = || newest.iter().filter_map(|report| if let Report::Step(step) = report { Some(step) } else { None });
