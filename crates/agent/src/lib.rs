@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use attempt::library::check as libraries;
-pub use attempt::program::{ProfiledSteps, profile};
+pub use attempt::program::{ProfileWatch, ProfiledSteps, end_profile, profile};
 pub use attempt::workdir::{WorkdirSize, measure as measure_workdir};
 pub use control::Departure;
 pub use loop_request::direct::DirectLoop;

@@ -1061,6 +1061,7 @@ class Profiled(Fresh):
         environment = {**os.environ, "GRADUS_PROFILE": "3", "GRADUS_PROFILE_TO": to}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
         found = json.loads(pathlib.Path(to).read_text())
+        self.assertTrue(os.path.exists(to + ".first"))
         return done.returncode, [step for step, _ in found["steps"]], found["failed"]
 
     def test_any_log_of_a_step_counts(self):

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::home::{Home, counting, gated, said, signal, text};
+use crate::home::{Home, Said, counting, gated, said, signal, text};
 
 /// The session that a process belongs to: the sixth field of its `stat`, the fourth after the name.
 fn session(pid: u32) -> u32 {
@@ -102,4 +102,46 @@ fn a_command_runs_in_the_folder_of_a_run_that_goes_on() {
     home.until("its end", || home.state() == "succeeded");
     let found = exec(&["last", "true"]);
     assert!(found.code == Some(2) && found.err.contains("has no machine that is up"), "{}", found.err);
+}
+
+/// A program that logs no step, and has a process in a session of its own, as torchrun has its workers.
+const UNLOGGED: &str = "name: unlogged\nrun: |\n  setsid sleep 600 &\n  sleep 600\n  true\n";
+
+/// Times [`UNLOGGED`] until this signal.
+fn profile_ended_by(home: &Home, name: &str) -> Said {
+    let job = home.job("unlogged.yaml", UNLOGGED);
+    let running = home.start(&["plan", text(&job), "--profile", "3"]);
+    home.until("a program", || home.pids("sleep 600").len() == 2);
+    signal(running.id(), name);
+    said(running.wait_with_output().unwrap())
+}
+
+/// The folders of profiles.
+fn profiles(home: &Home) -> usize {
+    let names = fs::read_dir(home.path().join("cache")).unwrap().flatten().map(|entry| entry.file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("profile-")).count()
+}
+
+#[test]
+fn a_profile_that_is_interrupted_leaves_nothing() {
+    for name in ["INT", "TERM", "HUP"] {
+        let home = Home::new();
+        let ended = profile_ended_by(&home, name);
+        assert_eq!(ended.code, Some(130), "{name}: {}", ended.err);
+        assert!(ended.err.contains("interrupted; the program was ended"), "{}", ended.err);
+        assert_eq!(profiles(&home), 0, "{name}");
+        home.until("the program's end", || home.pids("").is_empty());
+    }
+}
+
+#[test]
+fn a_profile_that_is_killed_ends_its_program() {
+    let home = Home::new();
+    assert_eq!(profile_ended_by(&home, "KILL").code, None);
+    home.until("the program's end", || home.pids("").is_empty());
+    assert_eq!(profiles(&home), 1);
+    let job = home.job("fails.yaml", "name: fails\nrun: exit 3\n");
+    let next = home.gradus(&["plan", text(&job), "--profile", "3"]);
+    assert!(next.code == Some(100) && next.err.contains("ended with code 3"), "{}", next.err);
+    assert_eq!(profiles(&home), 0, "the next one removes what is left");
 }

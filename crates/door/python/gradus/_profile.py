@@ -24,6 +24,9 @@ class Profile:
         times = self.found["steps"]
         if times and step <= times[-1][0]:
             return
+        if not times:
+            # Without it a program that logs nothing is ended.
+            open(self.path + ".first", "w", encoding="utf-8").close()
         times.append((step, time.time()))
         if samples:
             self.found["samples"] = samples

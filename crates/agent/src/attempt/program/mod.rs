@@ -27,7 +27,7 @@ pub use failed::of_first_failed;
 pub use idle::Idleness;
 pub use link::ProgramLink;
 pub use observed::{Observer, PriorState, WatchedPlaces};
-pub use profile::{ProfiledSteps, profile};
+pub use profile::{ProfileWatch, ProfiledSteps, end_profile, profile};
 pub use resume::Resume;
 pub use set_up::{SetupKey, forget_setup};
 
