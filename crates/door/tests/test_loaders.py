@@ -1,6 +1,7 @@
 """What loaders take besides a recipe: transforms, mixed labels, devices, texts and boxes: `cargo xtask wheel --test`."""
 import json
 import os
+import re
 import tempfile
 import threading
 import unittest
@@ -12,6 +13,7 @@ import torch
 from PIL import Image
 
 import gradus
+from gradus._loaders import checks
 from gradus._loaders.device import Ahead
 
 COUNT = 29
@@ -143,6 +145,9 @@ class Transforming(Folder):
             ({"transform": abs, "numbers": "bf16"}, ValueError, "no bf16"),
             ({"transform": abs, "augment": [{"mixup": 0.2}]}, ValueError, "before they are mixed"),
             ({"augment": ["blur"]}, ValueError, "unknown variant `blur`"),
+            ({"augment": "flip"}, ValueError, r"(?s)`augment` is 'flip', and takes a list.*`augment=\[\"flip\"\]`; there are random_"),
+            ({"augment": {"mixup": 0.2}}, ValueError, r"(?s)takes a list.*`augment=\[\{\"mixup\": 0.2\}\]`"),
+            ({"augment": 5}, ValueError, r"(?s)`augment` is 5, and takes a list.*`augment=\[\"random_resized_crop\"\]`"),
             ({"augment": [{"rand_augment": {"magnitude": 31}}]}, ValueError, "0 to 30"),
             ({"augment": [{"mixup": 0}]}, ValueError, "above 0"),
             ({"augment": ["mosaic"]}, ValueError, "DetectionLoader"),
@@ -150,6 +155,11 @@ class Transforming(Folder):
         ]:
             with self.assertRaisesRegex(kind, words):
                 self.loader(**options)
+        # The names are those that are taken.
+        with self.assertRaises(ValueError) as raised:
+            self.loader(augment=["blur"])
+        taken = re.findall("`([a-z_]+)`", str(raised.exception).split("expected one of ")[1].split(" at line")[0])
+        self.assertEqual(sorted([*checks._AUGMENTATIONS, "mosaic"]), sorted(taken))
 
 
 class Mixing(Folder):
@@ -403,6 +413,8 @@ class Boxes(Folder, Ranks):
             self.equal(list(other), wanted[1:])
 
     def test_what_is_wrong_is_said(self):
+        with self.assertRaisesRegex(ValueError, r"(?s)`augment` is 'mosaic', and takes a list.*there are flip, mosaic$"):
+            self.boxes(augment="mosaic")
         with self.assertRaisesRegex(ValueError, "`flip` and `mosaic`"):
             self.boxes(augment=["random_resized_crop"])
         with self.assertRaisesRegex(ValueError, "32 to 4096"):

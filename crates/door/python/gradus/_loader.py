@@ -7,11 +7,10 @@
 The order, the cropping and every other draw follow from the seed, the epoch and the position alone. Neither the number
 of threads nor that of ranks nor an interruption can be seen in the batches.
 """
-import json
 import os
 
 from . import _door
-from ._loaders.checks import SIZES, begun, whole
+from ._loaders.checks import SIZES, augmented, begun, whole
 from ._loaders.device import copies
 from ._loaders.opening import opening, threads
 from ._loaders.ranks import share_of, warn_of_ranks
@@ -60,7 +59,7 @@ class Loader:
         channels_last=False, part="train", split=(1.0, 0.0, 0.0), mean=None, std=None, skip_corrupt=False, cache=None,
         tensors=None, augment=None, transform=None, device=None, pin_memory=False,
     ):
-        workers, augment = threads(workers), None if augment is None else json.dumps(list(augment))
+        workers, augment = threads(workers), None if augment is None else augmented(augment)
         batch, seed, size = whole("batch", batch, 1), whole("seed", seed), None if size is None else whole("size", size, *SIZES)
         if transform is not None and numbers == "bf16":
             raise ValueError("`transform` gets NumPy arrays, which have no bf16; `numbers` is \"u8\" or \"f32\" with it")

@@ -1,5 +1,6 @@
 """Checks of what loaders are given, so that an error names the argument."""
 import collections.abc
+import json
 
 from .. import _state
 
@@ -22,6 +23,24 @@ def whole(name, value, least=0, most=U64):
     if least <= found <= most:
         return found
     raise ValueError(f"`{name}` is {found}, and must be " + (f"at least {least}" if found < least else f"at most {most}"))
+
+
+# The augmentations of images with a class, as in a job file.
+_AUGMENTATIONS = (
+    "random_resized_crop", "resize_crop", "flip", "pad_crop", "color_jitter", "auto_augment", "trivial_augment",
+    "random_erasing", "rand_augment", "mixup", "cutmix",
+)
+
+
+def augmented(augment, known=_AUGMENTATIONS):
+    """A list of augmentations as JSON. What is in it is checked as in a job file; text would be a list of its letters."""
+    if isinstance(augment, (str, bytes, collections.abc.Mapping)) or not isinstance(augment, collections.abc.Iterable):
+        example = json.dumps([augment if isinstance(augment, (str, dict)) else known[0]], default=repr)
+        raise ValueError(
+            f"`augment` is {augment!r}, and takes a list of augmentations\n"
+            f"hint: write `augment={example}`; there are {', '.join(known)}"
+        )
+    return json.dumps(list(augment))
 
 
 def begun(state):

@@ -1,9 +1,7 @@
 """The loader of images with boxes."""
-import json
-
 from .. import _door
 from .._loader import Loader
-from .checks import U32, whole
+from .checks import U32, augmented, whole
 from .opening import opening, threads
 from .ranks import share_of, warn_of_ranks
 
@@ -33,7 +31,7 @@ class DetectionLoader(Loader):
         pin_memory=False,
     ):
         uri, shares, cache, environment = opening(uri, split, cache)
-        augment = json.dumps(list(augment))
+        augment = augmented(augment, ("flip", "mosaic"))
         batch, seed, size = whole("batch", batch, 1), whole("seed", seed), None if size is None else whole("size", size, most=U32)
         own_rank, own_world = share_of(rank, world)
         inner = _door.DetectionLoader(
