@@ -151,6 +151,18 @@ class States(unittest.TestCase):
         found, _ = self.back({"a": {"b.c": torch.zeros(1), "b": {"c": torch.ones(1)}}})
         self.assertEqual([found["a"]["b.c"].item(), found["a"]["b"]["c"].item()], [0, 1])
 
+    def test_a_name_that_safetensors_reserves_is_given_another(self):
+        state = {"__metadata__": torch.zeros(1), "__metadata__'": torch.ones(1), "model": {"__metadata__": torch.full((1,), 2.0)}}
+        found, apart = self.back(state)
+        self.assertEqual([found["__metadata__"].item(), found["__metadata__'"].item(), found["model"]["__metadata__"].item()], [0, 1, 2])
+        self.assertNotIn("__metadata__", {**apart.tensors[True], **apart.tensors[False]})
+        with tempfile.TemporaryDirectory() as folder:
+            _run._current = None
+            run = gradus.init(checkpoints=folder)
+            run.save(state, 1, wait=True)
+            self.assertEqual(run.load(), state)
+            run.finish()
+
     def test_what_cannot_be_saved_is_named(self):
         for state, words in [
             ({"a": [object()]}, r"state\['a'\]\[0\] is of the type `builtins.object`"), ([1], "a state is a dict"),

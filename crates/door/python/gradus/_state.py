@@ -187,7 +187,8 @@ class Apart:
         if is_of_model:
             name.pop()
         tensors, text = self.tensors[is_of_model], ".".join(reversed(name))
-        while text in tensors:
+        # safetensors reserves one name.
+        while text in tensors or text == "__metadata__":
             text += "'"
         tensors[text] = (dtype, list(shape), address, size, held)
         return [text, is_of_model]
