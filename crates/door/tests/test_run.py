@@ -561,6 +561,7 @@ class Saving(Fresh):
         lines = done.stdout.splitlines()
         self.assertTrue(lines[0].startswith("error "), lines)
         self.assertIn("free some space", done.stdout)
+        self.assertIn("`keep=3` needs disk space for 4 states, and `keep=2` for 3", done.stdout)
         self.assertIn("warning CheckpointWarning", lines)
         self.assertEqual(lines[-2:], ["10", "4"])
 
@@ -576,10 +577,15 @@ class Saving(Fresh):
         )
         after = "import time\nwhile not caught:\n    time.sleep(0.01)\n    run.log(10, loss=1.0)\n"
         noticed = f"import warnings\nwith warnings.catch_warnings(record=True) as caught:\n    {after.replace(chr(10), chr(10) + '    ')}\n"
+        caught = "try:\n    {}\nexcept gradus.CheckpointError as error:\n    assert 'free some space' in str(error)\n"
+        waited, waits = caught.format("run.wait()"), caught.format("run.save({'a': np.ones(1 << 20)}, 11, wait=True)")
+        finished = caught.format("run.finish()")
         again = "resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))\nrun.save({'a': 11}, 11)\n"
         for number, (end, code, step) in enumerate([
             ("", _run.UNSAVED, 5), ("sys.exit(0)", _run.UNSAVED, 5), (noticed, _run.UNSAVED, 5), ("1 / 0", 1, 5),
-            ("run.finish()", 1, 5), (noticed + again, 0, 11),
+            ("run.finish()", 1, 5), (noticed + again, 0, 11), (waited, _run.UNSAVED, 5), (waits, _run.UNSAVED, 5),
+            (finished, _run.UNSAVED, 5), (waited + finished, _run.UNSAVED, 5), (waited + again, 0, 11), (waited + "1 / 0", 1, 5),
+            ("run.wait()", 1, 5),
         ]):
             folder = os.path.join(self.folder, str(number))
             text = f"{begin}print('trained', flush=True)\n{end}\n"
@@ -589,6 +595,9 @@ class Saving(Fresh):
                 self.assertRegex(done.stderr, "(?s)gradus: the last checkpoint was not saved: .*free some space.*resume the run")
                 self.assertNotIn("Traceback", done.stderr)
                 self.assertNotIn("Exception ignored", done.stderr)
+            if code == 1:
+                # What ends the program by itself is not said twice.
+                self.assertEqual(done.stderr.count("no space left"), 1, (end, done.stderr))
             run = self.run_of(checkpoints=folder)
             run.load()
             self.assertEqual(run.step, step, end)

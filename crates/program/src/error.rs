@@ -83,6 +83,10 @@ pub enum Error {
     /// What `checkpoint` has against it.
     #[error("{}", sentence(.0))]
     Checkpoint(#[from] checkpoint::Error),
+    /// A save that failed, where its finding is more than the error that it came from: of a full disk with the space
+    /// that is needed, and of one that was raised already with what is said again at the end.
+    #[error("{}", sentence_of(.0))]
+    Unsaved(Finding),
     /// A file of our own.
     #[error("could not {doing} `{}`: {source}", path.display())]
     File {
@@ -96,6 +100,23 @@ pub enum Error {
 }
 
 impl Error {
+    /// Why a save into a folder that keeps the newest `keep` states has failed. Until it is durable, a state is stored beside
+    /// all of them: a disk with space for `keep` never saves again, and its owner has to know by how much it is too small.
+    pub(crate) fn of_save(error: checkpoint::Error, keep: u32) -> Error {
+        if !matches!(error, checkpoint::Error::DiskFull { .. }) {
+            return Error::Checkpoint(error);
+        }
+        let finding = error.finding();
+        let hint = finding.hint.as_deref().unwrap_or_default();
+        let hint = format!("{hint}; {}", space_needed(keep));
+        Error::Unsaved(finding.hint(hint))
+    }
+
+    /// What is kept of an error that is raised now, to be said again at the end if no later save is durable.
+    pub(crate) fn kept(&self) -> Error {
+        Error::Unsaved(self.finding())
+    }
+
     /// The sentence for a program that trains on: it is not to be resumed.
     pub(crate) fn while_training(&self) -> String {
         self.to_string().replace(", then resume the run", "; training continues, and the next save tries again")
@@ -105,6 +126,7 @@ impl Error {
     pub(crate) fn finding(&self) -> Finding {
         match self {
             Error::Checkpoint(error) => error.finding(),
+            Error::Unsaved(finding) => finding.clone(),
             Error::File { .. }
             | Error::NoFolder
             | Error::Busy { .. }
@@ -129,7 +151,7 @@ impl Error {
                 | checkpoint::Error::Part { .. }
                 | checkpoint::Error::WriterGone => true,
             },
-            Error::File { .. } => true,
+            Error::File { .. } | Error::Unsaved(_) => true,
             Error::NoFolder
             | Error::Busy { .. }
             | Error::OtherProgram { .. }
@@ -150,8 +172,24 @@ pub(crate) fn sentence_finding(sentence: &str, cause: Cause) -> Finding {
 
 /// An error with its cause and its hint.
 fn sentence(error: &checkpoint::Error) -> String {
-    let finding = error.finding();
-    finding.hint.map_or(finding.message.clone(), |hint| format!("{}\nhint: {hint}", finding.message))
+    sentence_of(&error.finding())
+}
+
+/// A finding with its hint.
+fn sentence_of(finding: &Finding) -> String {
+    match &finding.hint {
+        Some(hint) => format!("{}\nhint: {hint}", finding.message),
+        None => finding.message.clone(),
+    }
+}
+
+/// How many states the disk has to hold, and how many with a smaller `keep`.
+fn space_needed(keep: u32) -> String {
+    let needed = format!("`keep={keep}` needs disk space for {} states", u64::from(keep) + 1);
+    match keep {
+        0 | 1 => needed,
+        _ => format!("{needed}, and `keep={}` for {keep}", keep - 1),
+    }
 }
 
 #[cfg(test)]
@@ -166,6 +204,14 @@ mod tests {
         let said = error.while_training();
         assert!(said.ends_with("(`df -h` shows it); training continues, and the next save tries again"), "{said}");
         assert_eq!(error.finding().cause, Cause::DiskFull);
+        let source = std::io::ErrorKind::StorageFull.into();
+        let full = Error::of_save(checkpoint::Error::DiskFull { path: "/full/step".into(), source }, 3);
+        assert!(full.may_pass() && full.finding().cause == Cause::DiskFull);
+        let space = "; `keep=3` needs disk space for 4 states, and `keep=2` for 3";
+        assert!(full.to_string().ends_with(&format!(", then resume the run{space}")), "{full}");
+        assert!(full.while_training().ends_with(&format!("the next save tries again{space}")), "{full}");
+        assert_eq!(full.kept().to_string(), full.to_string());
+        assert_eq!(space_needed(1), "`keep=1` needs disk space for 2 states");
         let source = std::io::ErrorKind::Other.into();
         let told = Error::File { doing: "write", path: "/full/step".into(), source }.finding();
         assert_eq!((told.cause, told.hint), (Cause::Internal, None));

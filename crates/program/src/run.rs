@@ -113,7 +113,7 @@ impl ProgramRun {
         let line = AgentLine::connect(settings.socket.as_deref(), settings.hang_after_s);
         let (rank, pid, environment) = (settings.rank, std::process::id(), settings.environment.clone());
         line.send(Report::Hello { rank, pid, environment });
-        let saving = Mutex::new(Saving::new(Pace::new(settings.every, settings.mtbf, 0), held));
+        let saving = Mutex::new(Saving::new(Pace::new(settings.every, settings.mtbf, 0), settings.keep, held));
         Ok(ProgramRun { settings, line, saving, logging: Mutex::default() })
     }
 
@@ -323,7 +323,8 @@ impl ProgramRun {
     /// The last call: waits for the save in flight, reports its error, and disconnects.
     ///
     /// # Errors
-    /// As [`ProgramRun::wait`]; also if the last save has failed before, which is more than a warning at the end.
+    /// As [`ProgramRun::wait`]; also if the last save has failed before, which is more than a warning at the end, and more than
+    /// an error that the program has caught.
     pub fn finish(&mut self) -> Result<(), Error> {
         let saved = self.finish_saves();
         self.line.close();

@@ -86,7 +86,9 @@ pub(crate) struct Saving {
     pub(crate) stall_us: u64,
     /// Another rank did not call `save` with this one.
     others_are_absent: bool,
-    /// Why the last save failed, if only a warning has told the program.
+    /// How many of the newest checkpoints stay.
+    keep: u32,
+    /// Why the last save failed, whether a warning or an error has told the program: it may have caught the error.
     pub(crate) refused: Option<Error>,
     /// Why none of the folder's checkpoints is used, if the last load has found them all damaged.
     pub(crate) damaged: Vec<String>,
@@ -94,7 +96,7 @@ pub(crate) struct Saving {
 
 impl Saving {
     /// `held` is the lock of the folder, if it is held already.
-    pub(crate) fn new(pace: Pace, held: Option<File>) -> Saving {
+    pub(crate) fn new(pace: Pace, keep: u32, held: Option<File>) -> Saving {
         Saving {
             writer: None,
             held,
@@ -109,6 +111,7 @@ impl Saving {
             durable: None,
             stall_us: 0,
             others_are_absent: false,
+            keep,
             refused: None,
             damaged: Vec::new(),
         }
@@ -241,8 +244,9 @@ impl Saving {
         let mut complaints = Vec::new();
         match outcome {
             Err(error) => {
-                self.refused = None;
-                Err(error.into())
+                let error = Error::of_save(error, self.keep);
+                self.refused = Some(error.kept());
+                Err(error)
             }
             done => self.heard(line, done, &mut complaints),
         }
@@ -254,7 +258,8 @@ impl Saving {
         outcome: Result<Option<Checkpointed>, checkpoint::Error>,
         complaints: &mut Vec<String>,
     ) -> Result<(), Error> {
-        match outcome.map_err(Error::from) {
+        let keep = self.keep;
+        match outcome.map_err(|error| Error::of_save(error, keep)) {
             Ok(None) => {}
             Ok(Some(done)) => {
                 (self.durable, self.refused) = (Some(done.step), None);
@@ -265,7 +270,10 @@ impl Saving {
             Err(error) if error.may_pass() => {
                 complaints.push(self.put_up_with(line, error));
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                self.refused = Some(error.kept());
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -380,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_program_that_asks_rarely_is_told_to_save_again() {
-        let mut saving = Saving::new(Pace::new(Every::Auto, domain::Duration::from_secs(3600), 0), None);
+        let mut saving = Saving::new(Pace::new(Every::Auto, domain::Duration::from_secs(3600), 0), 3, None);
         let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap_or_else(Instant::now);
         saving.since = ago(30);
         assert!(saving.is_due(400), "the first end of an epoch");

@@ -458,8 +458,8 @@ fn refuse_step_7(run: &ProgramRun, folder: &Path) {
 
 #[test]
 fn a_last_save_that_fails_ends_the_program_and_says_why() {
-    // Noticed by the end, or before it, when a warning was all that could be said.
-    for is_noticed in [false, true] {
+    // Noticed by the end, or before it, when a warning was all that could be said; or raised, and caught by the program.
+    for (is_noticed, is_caught) in [(false, false), (true, false), (false, true)] {
         let folder = tempfile::tempdir().unwrap();
         let (mut run, agent) = attended(folder.path());
         refuse_step_7(&run, folder.path());
@@ -467,12 +467,26 @@ fn a_last_save_that_fails_ends_the_program_and_says_why() {
         while is_noticed && complaints.is_empty() {
             complaints = run.log(LoggedStep { step: 7, loss: Some(1.0), ..LoggedStep::default() }).unwrap();
         }
+        if is_caught {
+            assert!(run.wait().is_err());
+            run.wait().unwrap();
+        }
         assert!(run.finish().is_err());
         let reports = last_reports(agent);
         let Some(Report::Failed(finding)) = reports.last() else { panic!("{reports:?}") };
         assert_eq!(finding.cause, domain::Cause::ReadOnly);
         assert!(finding.message.starts_with("the last checkpoint was not saved: "), "{}", finding.message);
     }
+}
+
+#[test]
+fn a_save_that_fails_is_forgotten_once_a_later_one_is_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut run, _agent) = attended(folder.path());
+    refuse_step_7(&run, folder.path());
+    assert!(run.wait().is_err());
+    save(&run, 8).unwrap();
+    run.finish().unwrap();
 }
 
 #[test]

@@ -68,6 +68,22 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-program", target: &["--lib"], filter: "program_that_lives" },
     },
     SourceMutant {
+        name: "caught-error-of-a-last-save-ends-well",
+        harm: "a program that catches the error of its last save counts as succeeded, without its result",
+        file: "crates/program/src/saving.rs",
+        from: "Some(error.kept());\n                Err(error)",
+        to: "None;\n                Err(error)",
+        test: CargoTest { package: "gradus-program", target: &["--lib"], filter: "last_save_that_fails_ends" },
+    },
+    SourceMutant {
+        name: "disk-space-of-the-next-state-is-not-counted",
+        harm: "on a disk with space for `keep` states and no more, nothing says why no save succeeds again",
+        file: "crates/program/src/error.rs",
+        from: "u64::from(keep) + 1",
+        to: "u64::from(keep)",
+        test: CargoTest { package: "gradus-program", target: &["--lib"], filter: "program_that_trains_on" },
+    },
+    SourceMutant {
         name: "temporary-files-of-others-are-removed",
         harm: "a folder that is shared loses what other programs write there",
         file: "crates/checkpoint/src/save/sweep.rs",

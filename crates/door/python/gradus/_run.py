@@ -110,6 +110,8 @@ class Run:
         )
         self.attempt = self._inner.attempt
         self._process, self._finished, self._listens, self._is_unsaved = os.getpid(), False, False, False
+        # Why the last save was found to be lost.
+        self._lost = None
         atexit.register(self._at_exit)
         util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
         if util is not None and process is not None and process.parent_process() is not None:
@@ -184,9 +186,10 @@ class Run:
         With several ranks, every rank calls it; rank 0 writes. Tensors that ranks share (`DTensor`, as of FSDP2) are gathered
         there one by one, and any number of ranks loads them. Only a save under way is waited for; `stall_ms` says how long.
         A full disk is a `CheckpointWarning`, and an error with `wait`: what was durable before still is. If the last save of the
-        program has failed, its process ends with the code 120, and the run fails instead of ending well. Raises TypeError for
-        a state that cannot be saved, ValueError for text in it that is no Unicode, and CheckpointError when another process
-        saves there, a later attempt has taken over, or `load` has found that no checkpoint there verifies.
+        program has failed, also if it has caught the error, its process ends with the code 120, and the run fails instead of
+        ending well. Raises TypeError for a state that cannot be saved, ValueError for text in it that is no Unicode, and
+        CheckpointError when another process saves there, a later attempt has taken over, or `load` has found that no
+        checkpoint there verifies.
         """
         began = time.monotonic()
         step = _whole("step", step)
@@ -252,7 +255,7 @@ class Run:
 
     def finish(self):
         """Waits for the last save and hangs up. Called at the end of the process if it was not before. Raises CheckpointError if
-        the last save has failed.
+        the last save has failed, also if that was raised before.
         """
         self._close(self._inner.finish)
 
@@ -261,6 +264,9 @@ class Run:
             self._finished = True
             try:
                 close()
+            except _door.CheckpointError as error:
+                self._lost = error
+                raise
             finally:
                 # Only now: until here the last save was waited for.
                 is_main = threading.current_thread() is threading.main_thread()
@@ -284,12 +290,15 @@ class Run:
                     if raised is not None and not self._finished:
                         self._inner.fail(raised)
                     self._close(self._inner.end)
-                except _door.CheckpointError as error:
-                    if raised is None:
-                        # The process would end well, though its result is lost.
-                        self._is_unsaved = True
-                        sys.stderr = _Failing(sys.stderr)
-                    print(f"gradus: the last checkpoint was not saved: {error}", file=sys.stderr)
+                except _door.CheckpointError:
+                    # It is `_lost`, as is that of a `finish` of the program's own, which may have caught it.
+                    pass
+                if self._lost is not None and raised is None:
+                    # The process would end well, though its result is lost.
+                    self._is_unsaved = True
+                    sys.stderr = _Failing(sys.stderr)
+                if self._lost is not None and str(self._lost) not in (raised or ""):
+                    print(f"gradus: the last checkpoint was not saved: {self._lost}", file=sys.stderr)
 
     def _end_as_unsaved(self):
         """The last word of a child of multiprocessing, whose code does not depend on its streams."""
