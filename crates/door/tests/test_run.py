@@ -3,6 +3,7 @@
 `GRADUS_KILLS` is how many times a training is killed in each test that does, and `GRADUS_SEED` where the draws begin.
 """
 import collections
+import contextlib
 import difflib
 import json
 import math
@@ -19,6 +20,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 import warnings
 
 import numpy as np
@@ -708,6 +710,9 @@ class Saving(Fresh):
                 run.log(1, f1=value)
         with self.assertRaisesRegex(ValueError, "`loss` is larger than any float"):
             run.log(1, loss=10**400)
+        with self.assertRaisesRegex(ValueError, r"the name of the metric 'caf.udce9' is no Unicode"):
+            run.log(1, loss=0.5, **{os.fsdecode(b"caf\xe9"): 1.0})
+        run.log(1, loss=0.5, **{"Genauigkeit \u00e4": 1.0})
         self.assertEqual(_run._named({"f1": 1, "step": 2, "lr": 3, "epoch": 4, "samples": 5, "loss": 6}), {"f1": 1})
         for large in ({"samples": 1 << 32}, {"epoch": 1 << 32}):
             with self.assertRaisesRegex(ValueError, "at most 4294967295"):
@@ -725,12 +730,15 @@ class Saving(Fresh):
             ({"save_every": 5}, '(?s)`save_every` is 5, which has no unit.*"5 steps", "5s" or "5m"'),
             ({"save_every": "0.5"}, "`save_every` is '0.5', which has no unit"), ({"hang_after": "0s"}, "(?s)`hang_after`.*`1s`"),
             ({"hang_after": "999ms"}, "`hang_after`"), ({"checkpoints": ""}, "`checkpoints` is empty"),
+            ({"mtbf": 24}, '(?s)`mtbf` is 24, which has no unit.*"24h" or "24m"'), ({"mtbf": "0h"}, "`mtbf` is '0h'; .* more than 0"),
+            ({"mtbf": "0.0h"}, "more than 0"), ({"keep": 1.5}, "`keep` is 1.5, and not a whole number"), ({"keep": "1.5"}, "`keep`"),
         ]:
             with self.assertRaisesRegex(ValueError, words):
                 self.run_of(**settings)
         for program in (None, 5):
             with self.assertRaisesRegex(TypeError, f"`program` is {program}, and not a name"):
                 self.run_of(program=program)
+        self.assertEqual(self.run_of(keep=2.0, mtbf="1h")._settings[3:5], (2.0, "1h"))
         run = self.run_of()
         self.assertIs(gradus.init(checkpoints=self.folder), run)
         self.assertIs(gradus.init(), run)
@@ -739,6 +747,22 @@ class Saving(Fresh):
         with self.assertRaisesRegex(TypeError, "cannot be pickled"):
             import pickle
             pickle.dumps(run)
+
+    def test_an_address_is_no_folder_and_a_home_folder_is_found(self):
+        place = unittest.mock.patch.dict(os.environ, {"HOME": self.folder})
+        with place, contextlib.chdir(self.folder) if hasattr(contextlib, "chdir") else contextlib.nullcontext():
+            for checkpoints in ("s3://my-bucket/run1", "gs://b", pathlib.Path("s3://my-bucket/run1"), b"https://host/a"):
+                with self.assertRaisesRegex(ValueError, "(?s)`checkpoints` is '.*', which is an address.*checkpoint_store: s3://"):
+                    self.run_of(checkpoints=checkpoints)
+            with unittest.mock.patch.dict(os.environ, {"GRADUS_CHECKPOINTS": "s3://my-bucket/run1"}):
+                with self.assertRaisesRegex(ValueError, r"^\$GRADUS_CHECKPOINTS is 's3://my-bucket/run1', which is an address"):
+                    self.run_of(checkpoints=None)
+            self.assertEqual(os.listdir(self.folder), [])
+            for checkpoints, name in [("~/ck", "ck"), ("a:b", "a:b"), (pathlib.Path("c"), "c"), (b"d", "d")]:
+                found = self.run_of(checkpoints=checkpoints).checkpoints
+                self.assertEqual(os.path.realpath(found), os.path.realpath(os.path.join(os.getcwd(), name)))
+            with unittest.mock.patch.dict(os.environ, {"GRADUS_CHECKPOINTS": "~/e"}):
+                self.assertEqual(self.run_of(checkpoints=None).checkpoints, os.path.join(self.folder, "e"))
 
     def test_the_place_of_a_process_is_found_without_torchrun(self):
         for environment, place in [

@@ -12,6 +12,7 @@ import warnings
 from . import _door, _restore, _shards, _state
 from ._process import UNSAVED, _distributed, _environment, _Failing, _place, _uncaught
 from ._profile import Profile
+from ._settings import check_interval, check_mean_time, count, folder, whole
 
 _current = None
 
@@ -33,12 +34,13 @@ def init(
 
     Below `gradus run` it finds who it is in the environment, and speaks to the agent. Anywhere else it is silent.
 
-    checkpoints  the folder to save to; by default the run's own (`GRADUS_CHECKPOINTS`), and none outside of gradus
+    checkpoints  the folder to save to, where `~` is the home folder; by default the run's own (`GRADUS_CHECKPOINTS`), and none
+                 outside of gradus. An address is refused: `checkpoint_store` of the job file keeps checkpoints in a bucket
     program      a name that tells this program's checkpoints from those of another in the same folder
     save_every   when `should_save` says so: "auto" (the interval that loses least, from the measured cost of a save and
                  `mtbf`), a time such as "10m", or "500 steps"; a number without a unit is refused
-    keep         how many of the newest checkpoints stay, at least 1
-    mtbf         mean time between failures, for "auto"
+    keep         how many of the newest checkpoints stay, at least 1; the disk needs space for `keep` + 1 of them
+    mtbf         mean time between failures, for "auto", such as "24h"; above 0, and with its unit
     steps        how many steps there are, where that is known: for the time left
     hang_after   how long the program may be quiet (no `log`, `save` or `should_…`), after its first such call, until gradus
                  ends it as hung; three times the longest quiet time so far, if that is longer; at least "1s"; None for ever
@@ -65,7 +67,8 @@ class Run:
     rank, world   this process among all that train together, as `torch.distributed` says where it is initialised, else
                   torchrun's variables; 0 and 1 for one alone
     checkpoints   the folder of checkpoints, or None
-    step          the step that `load` has restored, or that was saved last; 0 at first
+    step          the step that `load` has restored, or whose state `save` has copied last, also if writing it fails (`saved_step`
+                  is durable); 0 at first
     budget        the job's budget in dollars, or None
     deadline      the job's deadline in seconds from its submission, or None
     stall_ms      for how many milliseconds the last `save` kept the program from training
@@ -79,24 +82,17 @@ class Run:
         self.rank, self.world, here = _place(environment)
         if not 0 <= self.rank < self.world:
             raise ValueError(f"RANK is {self.rank}, and WORLD_SIZE {self.world}; ranks count from 0")
-        keep, steps = _count("keep", keep, (1 << 32) - 1), _count("steps", steps)
+        keep, steps = count("keep", keep, (1 << 32) - 1), count("steps", steps)
         if keep < 1:
             raise ValueError("`keep`: at least one checkpoint stays")
         if not isinstance(program, str):
             raise TypeError(f"`program` is {program!r}, and not a name such as \"bert\"; \"\" for none")
-        _check_interval(save_every)
+        check_interval(save_every)
+        check_mean_time(mtbf)
         self._profile = Profile.asked(environment, self.rank, steps)
-        if environment.get("GRADUS_PROFILE"):
-            checkpoints = None
-        elif checkpoints is None:
-            # A variable that is set to nothing names no folder.
-            checkpoints = environment.get("GRADUS_CHECKPOINTS") or None
-        elif not os.fspath(checkpoints):
-            raise ValueError(
-                "`checkpoints` is empty, and names no folder\n"
-                "hint: \".\" is the current one; with None a program saves where gradus says, and outside of gradus nowhere"
-            )
-        self.checkpoints = None if checkpoints is None else os.path.abspath(os.fspath(checkpoints))
+        checkpoints = folder(checkpoints, environment)
+        # A few steps are timed, of which nothing stays.
+        self.checkpoints = None if environment.get("GRADUS_PROFILE") else checkpoints
         inside = self.checkpoints is not None and environment.get("GRADUS_CHECKPOINTS") == self.checkpoints
         self.budget = float(environment["GRADUS_BUDGET"]) if environment.get("GRADUS_BUDGET") else None
         self.deadline = float(environment["GRADUS_DEADLINE"]) if environment.get("GRADUS_DEADLINE") else None
@@ -142,13 +138,13 @@ class Run:
 
         Numbers may be Python's, NumPy's, or tensors and arrays of one element; one on a GPU is waited for. What is NaN or
         infinite is noted once and not drawn; such a loss is shown as `loss NaN` or `loss inf`, and the program continues.
-        Raises TypeError for anything else, and ValueError for a number that no float holds.
+        Raises TypeError for anything else, and ValueError for a number that no float holds and for a name that is no Unicode.
         """
-        others = {name: _number(name, value) for name, value in metrics.items()}
+        others = {_name(name): _number(name, value) for name, value in metrics.items()}
         loss = None if loss is None else _number("loss", loss)
         lr = None if lr is None else _number("lr", lr)
-        step, most = _whole("step", step), (1 << 32) - 1
-        epoch, samples = _whole("epoch", epoch, most), _whole("samples", samples, most)
+        step, most = whole("step", step), (1 << 32) - 1
+        epoch, samples = whole("epoch", epoch, most), whole("samples", samples, most)
         self._warn(self._inner.log(step, epoch, loss, lr, samples, others))
         if self._profile is not None:
             self._profile.logged(step, samples)
@@ -159,7 +155,7 @@ class Run:
         With several ranks, every rank calls it at the same steps: where `torch.distributed` is initialised they agree.
         """
         self._listen()
-        due, complaints = self._inner.should_save(_whole("step", step))
+        due, complaints = self._inner.should_save(whole("step", step))
         self._warn(complaints)
         # Without a folder nothing can be saved, however long ago the last time was.
         return self._agreed(due and self.checkpoints is not None)
@@ -192,7 +188,7 @@ class Run:
         checkpoint there verifies.
         """
         began = time.monotonic()
-        step = _whole("step", step)
+        step = whole("step", step)
         if self._is_profiled(state):
             return
         generators = json.dumps(_state.generators()) if rng else None
@@ -343,11 +339,14 @@ class Run:
         raise TypeError("a gradus run cannot be pickled\nhint: call `gradus.init()` in the process that trains")
 
 
-def _check_interval(value):
-    """Refuses a number without a unit: seconds to gradus, and steps to most who write one."""
-    text = str(value).strip()
-    if text.replace(".", "", 1).isdigit():
-        raise ValueError(f"`save_every` is {value!r}, which has no unit\nhint: write \"{text} steps\", \"{text}s\" or \"{text}m\"")
+def _name(text):
+    """The name of a metric, which is a text of files and messages."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"the name of the metric {text!r} is no Unicode, as a name of a file may be") from None
+    return text
 
 
 def _number(name, value):
@@ -373,24 +372,3 @@ def _number(name, value):
 def _named(metrics):
     """Figures that a trainer logs by any name, without those that `log` takes by itself."""
     return {name: value for name, value in metrics.items() if name not in _OWN}
-
-
-def _whole(name, value, most=(1 << 63) - 1):
-    try:
-        whole = value.__index__()
-    except (AttributeError, TypeError):
-        raise TypeError(f"`{name}` is {_state._kind(value)}, and not a whole number") from None
-    if whole < 0:
-        raise ValueError(f"`{name}` is {whole}, and counts from 0")
-    if whole > most:
-        raise ValueError(f"`{name}` is {whole}, and at most {most}")
-    return whole
-
-
-def _count(name, value, most=(1 << 63) - 1):
-    """A setting that counts something; arguments of a program may come as text."""
-    try:
-        count = int(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"`{name}` is {value!r}, and not a number such as 3") from None
-    return _whole(name, count, most)
