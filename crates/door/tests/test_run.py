@@ -539,6 +539,35 @@ class Saving(Fresh):
             self.run_of().save({"a": 2}, 10)
         self.assertEqual(self.run_of().load(), {"a": 1})
 
+    def test_a_loop_that_starts_over_after_it_was_resumed_is_said_once(self):
+        def resumed(*calls):
+            """What is warned of in a training that was resumed at step 20 and then makes these calls."""
+            folder = tempfile.mkdtemp(dir=self.folder)
+            self.run_of(checkpoints=folder).save({"a": 1}, 20, wait=True)
+            run = self.run_of(checkpoints=folder)
+            run.load()
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                for name, step, values in calls:
+                    run.log(step, **values) if name == "log" else run.save({"a": 2}, step, wait=True)
+            for each in caught:
+                self.assertEqual((each.category, each.filename), (gradus.CheckpointWarning, __file__))
+            return [str(each.message).split(": to save")[0] for each in caught]
+
+        said = "training was restored at step 20, and this is step {}"
+        loss = {"loss": 1.0}
+        self.assertEqual(resumed(("log", 1, loss), ("log", 2, loss), ("save", 2, {})), [said.format(1)])
+        self.assertEqual(resumed(("save", 5, {}), ("log", 6, loss)), [said.format(5)])
+        self.assertEqual(resumed(("log", 20, loss)), [said.format(20)])
+        self.assertEqual(resumed(("log", 19, {"f1": 1.0})), [said.format(19)])
+        # It is evaluated as it was restored, and a training that had ended is saved once more.
+        self.assertEqual(resumed(("log", 20, {"f1": 1.0}), ("save", 20, {}), ("log", 21, loss), ("save", 21, {})), [])
+        run = self.run_of(checkpoints=tempfile.mkdtemp(dir=self.folder))
+        self.assertIsNone(run.load())
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            run.log(1, loss=1.0)
+
     def test_a_full_disk_is_said_and_what_was_durable_stays(self):
         code = (
             "import gradus, resource, signal, sys, torch, warnings\n"

@@ -106,8 +106,8 @@ class Run:
         )
         self.attempt = self._inner.attempt
         self._process, self._finished, self._listens, self._is_unsaved = os.getpid(), False, False, False
-        # Why the last save was found to be lost.
-        self._lost = None
+        # The step that was restored, until steps are seen to be made again; and why the last save was found to be lost.
+        self._restored, self._lost = None, None
         atexit.register(self._at_exit)
         util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
         if util is not None and process is not None and process.parent_process() is not None:
@@ -139,12 +139,17 @@ class Run:
         Numbers may be Python's, NumPy's, or tensors and arrays of one element; one on a GPU is waited for. What is NaN or
         infinite is noted once and not drawn; such a loss is shown as `loss NaN` or `loss inf`, and the program continues.
         Raises TypeError for anything else, and ValueError for a number that no float holds and for a name that is no Unicode.
+
+        A step with a loss that is not after the one that `load` has restored is a `CheckpointWarning`, once: the loop starts at
+        `run.step + 1`. So is an earlier one without a loss, or in `save`.
         """
         others = {_name(name): _number(name, value) for name, value in metrics.items()}
         loss = None if loss is None else _number("loss", loss)
         lr = None if lr is None else _number("lr", lr)
         step, most = whole("step", step), (1 << 32) - 1
         epoch, samples = whole("epoch", epoch, most), whole("samples", samples, most)
+        # Without a loss it may be the restored step, evaluated.
+        self._warn(self._repeated(step, is_made=loss is not None))
         self._warn(self._inner.log(step, epoch, loss, lr, samples, others))
         if self._profile is not None:
             self._profile.logged(step, samples)
@@ -191,6 +196,8 @@ class Run:
         step = whole("step", step)
         if self._is_profiled(state):
             return
+        # The restored step itself is saved again where nothing was left to train.
+        self._warn(self._repeated(step, is_made=False))
         generators = json.dumps(_state.generators()) if rng else None
         if _distributed() is not None:
             state = _shards.whole(state, self.rank == 0)
@@ -242,7 +249,7 @@ class Run:
             _restore.restored(state, objects, classes)
         if rng and generators is not None:
             _state.restore_generators(json.loads(generators))
-        self.step = step
+        self.step = self._restored = step
         return state
 
     def wait(self):
@@ -330,6 +337,17 @@ class Run:
         flag = torch.tensor([int(answer)], dtype=torch.int32, device=device)
         torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
         return bool(flag.item())
+
+    def _repeated(self, step, is_made):
+        """A complaint, once, if a loop that was resumed counts from an earlier step. `is_made`: `step` has just been trained."""
+        restored = self._restored
+        if restored is None or step > restored or step == restored and not is_made or self.rank > 0:
+            return []
+        self._restored = None
+        return [
+            f"training was restored at step {restored}, and this is step {step}: to save it replaces later checkpoints\n"
+            "hint: start the loop at `run.step + 1`"
+        ]
 
     def _warn(self, complaints):
         for text in complaints:
