@@ -1,6 +1,8 @@
 //! Jobs on machines that are reached over SSH: real hosts in network namespaces, each with its own processes, home folder
 //! and sshd. `cargo xtask test` starts them and provides the trainer.
 
+#[path = "hosts/beside.rs"]
+mod beside;
 #[path = "hosts/direct.rs"]
 mod direct;
 #[path = "hosts/disasters.rs"]

@@ -165,7 +165,7 @@ fn the_doctor_looks_at_nodes_and_at_the_network_between_them() {
 }
 
 /// A server of the scene's home, killed when it is dropped.
-struct Server(Child);
+pub struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -174,13 +174,13 @@ impl Drop for Server {
     }
 }
 
-fn serve(scene: &Scene) -> Server {
+pub fn serve(scene: &Scene) -> Server {
     let mut command = scene.command(&["serve"]);
     Server(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
 }
 
 /// The steps that the measurements of a run tell of, in the order in which they were taken.
-fn steps(scene: &Scene) -> Vec<u64> {
+pub fn steps(scene: &Scene) -> Vec<u64> {
     let db = rusqlite::Connection::open(scene.path("home/series.db")).unwrap();
     let mut statement = db.prepare("SELECT report FROM points ORDER BY instance, seq").unwrap();
     let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();

@@ -155,6 +155,14 @@ impl Inventory {
     }
 }
 
+impl Host {
+    /// Whether the other one is the same machine, reached in the same way.
+    fn is_reached_as(&self, other: &Host) -> bool {
+        let way = |host: &Host| (host.name.clone(), host.address.clone(), host.config.clone(), host.reach);
+        way(self) == way(other)
+    }
+}
+
 /// The nodes of a home as they are now. `nodes.json` is read again when it has changed: a server that runs for long knows
 /// nodes that are added, drained and removed meanwhile.
 #[derive(Debug)]
@@ -170,6 +178,8 @@ struct ReadNodes {
     stamp: Option<Stamp>,
     /// Nodes that were removed: what was placed on one is still asked there.
     removed: Vec<Host>,
+    /// Names of nodes that were removed, or are reached in another way, since somebody asked for them.
+    changed: BTreeSet<String>,
 }
 
 /// What changes with a file: its inode, its time in seconds and nanoseconds, and its length.
@@ -193,10 +203,25 @@ impl KnownNodes {
             let is_removed = |host: &&Host| !inventory.hosts.iter().any(|other| other.name == host.name);
             let removed: Vec<Host> = read.inventory.hosts.iter().filter(is_removed).cloned().collect();
             read.removed.extend(removed);
+            let is_changed = |host: &&Host| !inventory.hosts.iter().any(|other| other.is_reached_as(host));
+            let changed: Vec<String> =
+                read.inventory.hosts.iter().filter(is_changed).map(|host| host.name.clone()).collect();
+            read.changed.extend(changed);
             read.inventory = Arc::new(inventory);
             read.stamp = stamp;
         }
         read.inventory.clone()
+    }
+
+    /// Whether nodes are followed as they are added and removed: only the loop of a home does that.
+    pub fn is_followed(&self) -> bool {
+        self.home.is_some()
+    }
+
+    /// The names of nodes that were removed, or are reached in another way, since this was asked last.
+    pub fn take_changed(&self) -> BTreeSet<String> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut read.changed)
     }
 
     /// The node of this name, also one that was removed since.
@@ -316,6 +341,25 @@ mod tests {
         fs::write(home.path().join("nodes.json"), "{").unwrap();
         assert_eq!(names(&nodes), ["another"], "as they were before the file was damaged");
         assert_eq!(names(&fixed), ["z"]);
+    }
+
+    #[test]
+    fn what_is_known_of_a_node_is_dropped_once_it_is_removed_or_reached_in_another_way() {
+        let home = tempfile::tempdir().unwrap();
+        let inventory = Inventory { hosts: vec![host("a", false), host("b", false)] };
+        let nodes = KnownNodes::new(inventory, Some(home.path().into()));
+        let changed = |hosts: Vec<Host>| {
+            Inventory { hosts }.write(home.path()).unwrap();
+            nodes.now();
+            nodes.take_changed().into_iter().collect::<Vec<String>>()
+        };
+        assert_eq!(changed(vec![host("a", true), host("b", false), host("c", false)]), [""; 0], "drained, and added");
+        let moved = Host { address: "me@other".into(), ..host("b", false) };
+        assert_eq!(changed(vec![host("a", false), moved.clone()]), ["b", "c"]);
+        let configured = Host { config: Some("/other".into()), ..host("a", false) };
+        assert_eq!(changed(vec![configured.clone(), moved.clone()]), ["a"]);
+        assert_eq!(changed(vec![configured, Host { reach: NodeReach::Tls, ..moved }]), ["b"]);
+        assert!(nodes.take_changed().is_empty() && nodes.is_followed());
     }
 
     /// A pool means its own nodes and no other, the cheapest of them, as `any` does of all.

@@ -96,7 +96,7 @@ type NameAndAddress = (String, String);
 /// For so long a machine that could not be reached is tried last.
 const UNREACHABLE: Duration = Duration::from_secs(300);
 
-/// The state of one machine, in memory.
+/// The state of one machine, in memory. What it says may have been deleted there since ([`prepare`]).
 #[derive(Debug, Default)]
 struct Machine {
     site: Option<Site>,
@@ -104,13 +104,14 @@ struct Machine {
 }
 
 impl Ssh {
-    /// The machines of `settings`, and no others.
+    /// The machines of `settings`, and no others, for a command that asks them: no agent reaches this process.
     pub fn new(settings: SshSettings) -> Ssh {
         let nodes = KnownNodes::new(settings.inventory.clone(), None);
         Ssh::of(settings, nodes)
     }
 
-    /// The machines of `settings`, and those of the home as they are added, drained and removed.
+    /// The machines of `settings`, and those of the home as they are added, drained and removed, for the loop that their agents
+    /// call.
     pub fn following(settings: SshSettings) -> Ssh {
         let nodes = KnownNodes::new(settings.inventory.clone(), Some(settings.home.clone()));
         Ssh::of(settings, nodes)
@@ -120,12 +121,6 @@ impl Ssh {
         let placements = Placements::new(&settings.home);
         let (machines, failed, peers, failures) = Default::default();
         Ssh { placements, settings, nodes, machines, failed, peers, failures }
-    }
-
-    /// The state of a machine; its lock also prevents two requests from preparing it concurrently.
-    fn machine(&self, host: &Host) -> Arc<Mutex<Machine>> {
-        let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
-        machines.entry((host.name.clone(), host.address.clone())).or_default().clone()
     }
 
     /// One offer per node, and one for `any` and for each pool, at the price of the cheapest.
@@ -317,17 +312,6 @@ impl Ssh {
         ProviderAnswer::Observed(view)
     }
 
-    /// Looks at one machine, and opens its tunnel again if that has broken.
-    fn look(&self, host: &Host, call: &ProviderCall) -> ProviderAnswer {
-        let answer = self.ask(host, call);
-        let is_used = matches!(&answer, ProviderAnswer::Observed(view) if view.machines.iter().any(is_running));
-        if is_used {
-            // Tried again with the next look.
-            let _ = self.connect(&mut locked(&self.machine(host)), host);
-        }
-        answer
-    }
-
     /// Sends the request to the machine of each instance; the worst answer is returned.
     fn end(&self, requests: &[domain::rental::EndRequest]) -> ProviderAnswer {
         for request in requests {
@@ -346,10 +330,6 @@ impl Ssh {
 
 fn locked(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
     machine.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn is_running(machine: &domain::rental::SeenMachine) -> bool {
-    !matches!(machine.state, domain::rental::MachineState::Gone(_))
 }
 
 /// The handle of an instance on a node: the node's name, then the handle that the node itself uses.

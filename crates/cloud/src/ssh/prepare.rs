@@ -1,20 +1,35 @@
 //! What a machine has before it is sent a request: the programs ([`bootstrap`]), and a way for its agents to reach the loop.
+//! The loop checks that way while a machine is in use, for another process may have deleted or replaced what is there.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use domain::rental::{MachineState, SeenMachine};
 
 use super::bootstrap::{self, Site};
 use super::connection::SshError;
 use super::inventory::Host;
 use super::peers::PeerNodes;
 use super::{Machine, NodeReach, Ssh, Tunnel, locked};
+use crate::provider::{ProviderAnswer, ProviderCall};
+
+/// For so long a tunnel that was checked is trusted, while its machine is in use.
+const TRUSTED: Duration = Duration::from_secs(5);
 
 impl Ssh {
+    /// The state of a machine; its lock also prevents two requests from preparing it concurrently. Nothing that is known of a
+    /// machine outlives its node, or the way to it.
+    pub(super) fn machine(&self, host: &Host) -> Arc<Mutex<Machine>> {
+        let changed = self.nodes.take_changed();
+        let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
+        machines.retain(|(name, _), _| !changed.contains(name));
+        machines.entry((host.name.clone(), host.address.clone())).or_default().clone()
+    }
+
     /// Copies missing files, and ensures that the machine's agents can reach the loop.
     pub(super) fn prepare(&self, host: &Host) -> Result<(), SshError> {
         let machine = self.machine(host);
-        let mut machine = locked(&machine);
-        if machine.site.is_none() {
-            machine.site = Some(self.copy_programs(host)?);
-        }
-        self.connect(&mut machine, host)
+        self.connect(&mut locked(&machine), host, Duration::ZERO)
     }
 
     /// Copies missing files to a machine, from other nodes of its pool where they have them.
@@ -27,12 +42,73 @@ impl Ssh {
         Ok(site)
     }
 
-    pub(super) fn connect(&self, machine: &mut Machine, host: &Host) -> Result<(), SshError> {
-        let Some(site) = machine.site.as_ref().filter(|_| host.reach == NodeReach::Tunnel) else { return Ok(()) };
-        if !machine.tunnel.as_mut().is_some_and(Tunnel::is_open) {
-            machine.tunnel = None;
-            machine.tunnel = Some(Tunnel::open(&self.connection(host), &site.socket(), &self.settings.socket)?);
+    /// Looks at one machine. The loop opens its tunnel again if that has broken, or was taken by another process.
+    pub(super) fn look(&self, host: &Host, call: &ProviderCall) -> ProviderAnswer {
+        let answer = self.ask(host, call);
+        if keeps_tunnel(self.nodes.is_followed(), &answer) {
+            // Tried again with the next look.
+            let _ = self.connect(&mut locked(&self.machine(host)), host, TRUSTED);
         }
+        answer
+    }
+
+    /// Ensures that the machine's agents can reach the loop. A tunnel that was checked a moment ago is trusted for so long.
+    fn connect(&self, machine: &mut Machine, host: &Host, trusted: Duration) -> Result<(), SshError> {
+        let connection = self.connection(host);
+        if let Some(tunnel) = &mut machine.tunnel
+            && !tunnel.leads_here(&connection, trusted)?
+        {
+            // The node may have been removed and added, or installed anew: nothing that was known of it holds.
+            *machine = Machine::default();
+        }
+        if machine.site.is_none() {
+            machine.site = Some(self.copy_programs(host)?);
+        }
+        let needs_tunnel = host.reach == NodeReach::Tunnel && machine.tunnel.is_none();
+        let Some(site) = machine.site.as_ref().filter(|_| needs_tunnel) else { return Ok(()) };
+        let opened = Tunnel::open(&connection, &site.socket(), &self.settings.socket);
+        if opened.is_err() {
+            // The folder of the socket may be gone: the next call checks the files there.
+            machine.site = None;
+        }
+        machine.tunnel = Some(opened?);
         Ok(())
+    }
+}
+
+/// Whether a machine that gave this answer is to have a tunnel to this process: it is in use, and this is the loop that its
+/// agents call. A command that only lists nodes answers no agent.
+fn keeps_tunnel(is_loop: bool, answer: &ProviderAnswer) -> bool {
+    let is_running = |machine: &SeenMachine| !matches!(machine.state, MachineState::Gone(_));
+    is_loop && matches!(answer, ProviderAnswer::Observed(view) if view.machines.iter().any(is_running))
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::InstanceId;
+    use domain::rental::{MachineHandle, ProviderView};
+
+    use super::*;
+
+    #[test]
+    fn only_the_loop_opens_a_tunnel_and_only_to_a_machine_in_use() {
+        let check = |is_loop: bool, states: &[MachineState], expected: bool| {
+            let machine = |state: &MachineState| SeenMachine {
+                handle: MachineHandle("1".into()),
+                instance: InstanceId::new("r-i1"),
+                state: *state,
+                notice: None,
+            };
+            let machines = states.iter().map(machine).collect();
+            let view = ProviderView { is_complete: true, machines, unseen: Vec::new() };
+            assert_eq!(keeps_tunnel(is_loop, &ProviderAnswer::Observed(view)), expected, "{is_loop} {states:?}");
+        };
+        let (running, gone) = (MachineState::Running, MachineState::Gone(None));
+        check(true, &[gone, running], true);
+        check(true, &[MachineState::Ending], true);
+        check(true, &[gone], false);
+        check(true, &[], false);
+        check(false, &[running], false);
+        assert!(!keeps_tunnel(true, &ProviderAnswer::Unavailable("it is off".to_owned())));
     }
 }
