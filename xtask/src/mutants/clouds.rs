@@ -299,8 +299,8 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         name: "programs-are-fetched-from-other-pools",
         harm: "libtorch travels between clouds, which costs money, or is waited for where no port is open",
         file: "crates/cloud/src/ssh/peers.rs",
-        from: "!host.is_drained && host.pool == node.pool",
-        to: "!host.is_drained",
+        from: "host.is_usable() && host.pool == node.pool",
+        to: "host.is_usable()",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "asks_one_of_its_pool" },
     },
     SourceMutant {
@@ -350,5 +350,13 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         from: "read.changed.extend(changed);",
         to: "drop(changed);",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "once_it_is_removed_or_reached" },
+    },
+    SourceMutant {
+        name: "half-a-node-is-rented",
+        harm: "a machine to which programs were not copied whole is rented for a run",
+        file: "crates/cloud/src/ssh/inventory.rs",
+        from: "self.is_prepared && !self.is_drained",
+        to: "!self.is_drained",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "without_its_programs_is_not_rented" },
     },
 ];

@@ -226,7 +226,7 @@ fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Res
     let kind = inventory.kind_of(node);
     offers.retain(|offer| offer.provider == cloud::ssh::NAME && offer.kind == kind);
     if offers.is_empty() {
-        return Err(no_node(node, &inventory));
+        return Err(machine::no_node(node, &inventory));
     }
     machine::require_gpus(job, &kind, &inventory, settings)?;
     let refusal = too_few_nodes(job.least_nodes(), node, &inventory);
@@ -262,30 +262,6 @@ fn too_few_nodes(wanted: u32, node: &str, inventory: &Inventory) -> Option<Error
         ),
     };
     Some(Error::Usage { message, hint })
-}
-
-/// Why a job has no node to run on.
-fn no_node(node: &str, inventory: &Inventory) -> Error {
-    let names: Vec<&str> = inventory.hosts.iter().map(|host| host.name.as_str()).collect();
-    let pools: Vec<&str> = inventory.pools().into_iter().collect();
-    if node == "any" && !names.is_empty() || names.contains(&node) || pools.contains(&node) {
-        let (message, name) = match node {
-            "any" => ("all nodes are drained".to_owned(), "NODE"),
-            pool if pools.contains(&pool) => (format!("all nodes of pool `{pool}` are drained"), "NODE"),
-            name => (format!("node `{name}` is drained: nothing new starts there"), name),
-        };
-        return Error::Usage { message, hint: format!("use it again with `gradus nodes resume {name}`") };
-    }
-    let message = match names.is_empty() {
-        true => "no node was added yet".to_owned(),
-        false if pools.is_empty() => format!("there is no node `{node}`; there are {}", names.join(", ")),
-        false => {
-            let (names, pools) = (names.join(", "), pools.join(", "));
-            format!("there is no node or pool `{node}`; there are the nodes {names} and the pools {pools}")
-        }
-    };
-    let hint = "add one with `gradus nodes add NAME --address user@host`, to a pool with `--pool POOL`";
-    Error::Usage { message, hint: hint.to_owned() }
 }
 
 fn recommended(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Plan, Error> {

@@ -263,6 +263,37 @@ pub fn ssh(settings: &GlobalSettings, home: &Home, inventory: Inventory) -> SshS
     }
 }
 
+/// Why a job has no node to run on.
+pub fn no_node(node: &str, inventory: &Inventory) -> Error {
+    let names: Vec<&str> = inventory.hosts.iter().map(|host| host.name.as_str()).collect();
+    let pools: Vec<&str> = inventory.pools().into_iter().collect();
+    let is_meant = |host: &&Host| node == "any" || host.name == node || host.pool.as_deref() == Some(node);
+    let mut meant = inventory.hosts.iter().filter(is_meant);
+    if let Some(host) = meant.find(|host| !host.is_prepared && !host.is_drained) {
+        let message = format!("node `{}` is not prepared: its `gradus nodes add` failed or was interrupted", host.name);
+        let hint = "type that command again; it continues the copy".to_owned();
+        return Error::Usage { message, hint };
+    }
+    if node == "any" && !names.is_empty() || names.contains(&node) || pools.contains(&node) {
+        let (message, name) = match node {
+            "any" => ("all nodes are drained".to_owned(), "NODE"),
+            pool if pools.contains(&pool) => (format!("all nodes of pool `{pool}` are drained"), "NODE"),
+            name => (format!("node `{name}` is drained: nothing new starts there"), name),
+        };
+        return Error::Usage { message, hint: format!("use it again with `gradus nodes resume {name}`") };
+    }
+    let message = match names.is_empty() {
+        true => "no node was added yet".to_owned(),
+        false if pools.is_empty() => format!("there is no node `{node}`; there are {}", names.join(", ")),
+        false => {
+            let (names, pools) = (names.join(", "), pools.join(", "));
+            format!("there is no node or pool `{node}`; there are the nodes {names} and the pools {pools}")
+        }
+    };
+    let hint = "add one with `gradus nodes add NAME --address user@host`, to a pool with `--pool POOL`";
+    Error::Usage { message, hint: hint.to_owned() }
+}
+
 /// Settings of the provider `local`.
 fn local(settings: &GlobalSettings, home: &Home, rate: Rate, price_source: &str) -> LocalSettings {
     LocalSettings {

@@ -1,5 +1,7 @@
 //! Commands that use a node while a server has a tunnel to it.
 
+use std::process::Stdio;
+
 use super::nodes::{serve, steps};
 use super::{EPOCHS, Scene, expected};
 
@@ -86,6 +88,24 @@ fn a_node_that_was_removed_and_added_again_is_used_at_once() {
     assert_eq!(scene.lab(&["exec", &host, "ls", "-A", "/root/.gradus"]), "");
     scene.ok(&add);
     run();
+
+    // One that is added by a command that was killed is not rented, and can be removed.
+    scene.ok(&["nodes", "rm", &node]);
+    scene.lab(&["exec", &host, "umount", "/root/.cache/gradus"]);
+    let mut added = scene.command(&add).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let find = |name: &str| scene.lab(&["exec", &host, "find", "/root/.gradus", "-name", name]);
+    scene.wait("a large file is being copied", 120, || find("00009").contains(".parts/"));
+    added.kill().unwrap();
+    added.wait().unwrap();
+    scene.wait("nothing is written there any more", 60, || scene.processes(READDED).is_empty());
+    let listed = scene.ok(&["nodes", "list"]);
+    assert!(listed.contains("not prepared"), "{listed}");
+    let refused = scene.gradus(&["run", &job, "--yes", "--new"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains(&format!("node `{node}` is not prepared")), "{said}");
     scene.ok(&["nodes", "rm", &node]);
     assert_eq!(scene.lab(&["exec", &host, "ls", "-A", "/root/.gradus"]), "");
+    // It shares this machine's libtorch again.
+    scene.lab(&["kill", &host]);
+    scene.lab(&["start", &host]);
 }

@@ -306,6 +306,8 @@ fn a_bootstrap_that_is_cut_off_is_continued_and_leaves_nothing() {
     scene.lab(&["exec", "11", "pkill", "-9", "-f", "sshd: root"]);
     assert!(!first.wait().unwrap().success(), "its connection was cut");
     assert_eq!(find("build-version"), "", "nothing looks ready");
+    let listed = scene.ok(&["nodes", "list"]);
+    assert!(listed.contains("host-11") && listed.contains("not prepared"), "{listed}");
     let second = scene.gradus(&add);
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(second.status.success(), "{said}");

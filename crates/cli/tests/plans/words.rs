@@ -211,6 +211,12 @@ fn a_pool_of_nodes_is_planned_with_its_own_nodes_only() {
         assert_eq!(workdir.gradus(&["nodes", "drain", node]).code, Some(0));
     }
     refused("ssh/lab", "", &["all nodes of pool `lab` are drained"]);
+    // One to which the programs were not copied yet.
+    let half = node("d", "null", 0, 4).replace(r#""rate":0,"#, r#""rate":0,"is_prepared":false,"#);
+    workdir.file("home/nodes.json", format!(r#"{{"hosts":[{half}]}}"#));
+    for infra in ["ssh", "ssh/d"] {
+        refused(infra, "", &["node `d` is not prepared", "type that command again"]);
+    }
 }
 
 #[test]

@@ -48,8 +48,9 @@ pub struct Host {
     /// No new work is started on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_drained: bool,
-    /// Whether programs were copied to it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Whether programs were copied to it. Nothing starts on one to which they were not, or not whole. Earlier versions have
+    /// only such nodes, and do not say so.
+    #[serde(default = "prepared", skip_serializing_if = "Clone::clone")]
     pub is_prepared: bool,
     /// What it said of itself when it was looked at last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,18 +95,26 @@ impl Inventory {
         fs::rename(&partial, home.join("nodes.json"))
     }
 
+    /// Adds a node, or replaces the one of its name.
+    pub fn put(&mut self, host: Host) {
+        match self.hosts.iter_mut().find(|other| other.name == host.name) {
+            Some(known) => *known = host,
+            None => self.hosts.push(host),
+        }
+    }
+
     /// The nodes that an offer means, in the order in which they are tried: the one of its name, or of all or a pool those that
     /// cost the same.
     pub(super) fn wanted(&self, kind: &str, rate: Rate) -> impl Iterator<Item = &Host> {
         self.usable(kind).filter(move |host| host.name == kind || host.rate == rate)
     }
 
-    /// The nodes of a kind that are not drained: the one of its name, those of a pool, or all.
+    /// The nodes of a kind on which work may start: the one of its name, those of a pool, or all.
     fn usable(&self, kind: &str) -> impl Iterator<Item = &Host> {
         let pool = Offer::pool_of(kind);
         let is_of_pool = move |host: &Host| pool.is_some() && host.pool.as_deref() == pool;
         let is_meant = move |host: &Host| kind == ANY || host.name == kind || is_of_pool(host);
-        self.hosts.iter().filter(move |host| !host.is_drained && is_meant(host))
+        self.hosts.iter().filter(move |host| host.is_usable() && is_meant(host))
     }
 
     /// What the name of a node or a pool in a job stands for: the kind of its offer.
@@ -155,7 +164,16 @@ impl Inventory {
     }
 }
 
+fn prepared() -> bool {
+    true
+}
+
 impl Host {
+    /// Whether new work may start on it.
+    pub fn is_usable(&self) -> bool {
+        self.is_prepared && !self.is_drained
+    }
+
     /// Whether the other one is the same machine, reached in the same way.
     fn is_reached_as(&self, other: &Host) -> bool {
         let way = |host: &Host| (host.name.clone(), host.address.clone(), host.config.clone(), host.reach);
@@ -279,7 +297,7 @@ mod tests {
             rate: Rate::default(),
             node,
             is_drained,
-            is_prepared: false,
+            is_prepared: true,
             facts: None,
             link: None,
         }
@@ -332,7 +350,9 @@ mod tests {
         let nodes = KnownNodes::new(Inventory::default(), Some(home.path().to_owned()));
         let fixed = KnownNodes::new(Inventory { hosts: vec![host("z", false)] }, None);
         assert!(names(&nodes).is_empty() && nodes.host("first").is_none());
-        Inventory { hosts: vec![host("first", false)] }.write(home.path()).unwrap();
+        let mut inventory = Inventory { hosts: vec![host("first", false)] };
+        inventory.put(host("first", false));
+        inventory.write(home.path()).unwrap();
         assert_eq!(names(&nodes), ["first"]);
         Inventory { hosts: vec![host("another", true)] }.write(home.path()).unwrap();
         assert_eq!(names(&nodes), ["another"]);
@@ -362,6 +382,19 @@ mod tests {
         assert!(nodes.take_changed().is_empty() && nodes.is_followed());
     }
 
+    /// `gradus nodes add` that was interrupted leaves a node, so that `gradus nodes rm` can delete what was copied to it.
+    #[test]
+    fn a_node_without_its_programs_is_not_rented() {
+        let half = Host { is_prepared: false, pool: Some("lab".into()), ..host("b", false) };
+        let inventory = Inventory { hosts: vec![half, Host { rate: "1/h".parse().unwrap(), ..host("a", false) }] };
+        let counts = [ANY, "a", "b", "pool"].map(|kind| match kind {
+            "pool" => inventory.count(&Offer::kind_of_pool("lab")),
+            kind => inventory.count(kind),
+        });
+        assert_eq!(counts, [1, 1, 0, 0]);
+        assert_eq!(inventory.cheapest(ANY).map(|(_, rate)| rate), Some("1/h".parse().unwrap()));
+    }
+
     /// A pool means its own nodes and no other, the cheapest of them, as `any` does of all.
     #[test]
     fn a_pool_is_any_of_its_nodes() {
@@ -389,6 +422,9 @@ mod tests {
         // A file without pools reads as before.
         let old =
             r#"{"hosts":[{"name":"a","address":"a","rate":0,"node":{"cpu":"","cores":1,"memory":0,"disk_free":0}}]}"#;
-        assert!(serde_json::from_str::<Inventory>(old).is_ok_and(|read| read.hosts[0].pool.is_none()));
+        assert!(
+            serde_json::from_str::<Inventory>(old)
+                .is_ok_and(|read| read.hosts[0].pool.is_none() && read.hosts[0].is_usable())
+        );
     }
 }

@@ -126,7 +126,7 @@ impl Ssh {
     /// One offer per node, and one for `any` and for each pool, at the price of the cheapest.
     fn offers(&self) -> Vec<Offer> {
         let inventory = self.nodes.now();
-        let hosts: Vec<&Host> = inventory.hosts.iter().filter(|host| !host.is_drained).collect();
+        let hosts: Vec<&Host> = inventory.hosts.iter().filter(|host| host.is_usable()).collect();
         let offer = |kind: &str, node: Node, rate| Offer {
             provider: NAME.into(),
             kind: kind.into(),
@@ -347,7 +347,7 @@ impl Provider for Ssh {
     }
 
     fn traits(&self) -> ProviderTraits {
-        let places = self.nodes.now().hosts.iter().filter(|host| !host.is_drained).count();
+        let places = self.nodes.now().hosts.iter().filter(|host| host.is_usable()).count();
         ProviderTraits { places: Some(places), ..TRAITS }
     }
 

@@ -115,7 +115,7 @@ fn peer_for<'a>(node: &Host, known: &[PeerFacts<'a>], asked: &BTreeSet<String>) 
     }
     // One machine may have two names.
     let is_itself = |host: &Host| host.name == node.name || host.address == node.address && host.config == node.config;
-    let may_have_it = |host: &Host| host.is_prepared && !host.is_drained && host.pool == node.pool;
+    let may_have_it = |host: &Host| host.is_usable() && host.pool == node.pool;
     let is_free = |peer: &PeerFacts| !peer.has_failed && peer.readers < READERS;
     let able = known.iter().filter(|peer| is_free(peer) && may_have_it(peer.host) && !is_itself(peer.host));
     able.filter(|peer| !asked.contains(&peer.host.name)).min_by_key(|peer| peer.readers).map(|peer| peer.host)

@@ -69,51 +69,49 @@ fn add(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u
         Some(file) => Some(std::fs::canonicalize(file).map_err(Error::file("open", file))?),
         None => None,
     };
+    let inventory = machine::inventory(&home)?;
+    check_pool(&name, args.pool.as_deref(), &inventory)?;
+    let known = inventory.hosts.iter().find(|other| other.name == name);
     let mut host = Host {
         address: args.address.unwrap_or_else(|| name.clone()),
         name,
         config,
-        pool: args.pool,
-        reach: args.reach.unwrap_or_default(),
+        // Others of its pool may have what it needs, and its connection may have been measured.
+        pool: args.pool.or_else(|| known?.pool.clone()),
+        reach: args.reach.or_else(|| Some(known?.reach)).unwrap_or_default(),
         rate: args.price,
         node: Node::default(),
-        is_drained: false,
-        is_prepared: true,
-        facts: None,
-        link: None,
+        is_drained: known.is_some_and(|known| known.is_drained),
+        is_prepared: known.is_some_and(|known| known.is_prepared),
+        facts: known.and_then(|known| known.facts.clone()),
+        link: known.and_then(|known| known.link),
     };
-    let inventory = machine::inventory(&home)?;
-    check_pool(&host.name, host.pool.as_deref(), &inventory)?;
-    let ssh = machine::ssh(settings, &home, inventory.clone());
-    match inventory.hosts.iter().any(|other| other.name == host.name) {
+    let program = machine::ssh(settings, &home, Inventory::default()).program;
+    match host.is_prepared {
         true => printer.say(format!("connecting to {}", host.address)),
         false => printer.say(format!("connecting to {}; a new machine gets {}", host.address, copies(settings))),
     }
-    let known = inventory.hosts.iter().position(|other| other.name == host.name);
-    // Others of its pool may have what it needs, and its connection may have been measured.
-    host.pool = host.pool.or_else(|| inventory.hosts[known?].pool.clone());
-    host.link = known.and_then(|index| inventory.hosts[index].link);
-    let peers = PeerNodes { node: &host, inventory: &inventory, owner: home.owner(), load: &PeerLoad::default() };
-    let (node, copied) = prepared(&peers, &ssh.program)?;
-    copied.iter().flat_map(copied_lines).for_each(|line| printer.say(line));
-    host.node = node;
-    let mut inventory = inventory;
-    match known {
-        Some(index) => {
-            host.is_drained = inventory.hosts[index].is_drained;
-            host.reach = args.reach.unwrap_or(inventory.hosts[index].reach);
-            host.facts = inventory.hosts[index].facts.clone();
-            describe(&mut host, &ssh.program, home.owner());
-            inventory.hosts[index] = host.clone();
-        }
-        None => {
-            describe(&mut host, &ssh.program, home.owner());
-            inventory.hosts.push(host.clone());
-        }
+    if !host.is_prepared {
+        // Where this is interrupted while files are copied, `gradus nodes rm` deletes them.
+        let connected = Connection::new(&host, home.owner()).run("run a command", "true", &[]);
+        connected.map_err(|error| failed(&error, &host))?;
+        record(&host, &home)?;
     }
-    inventory.write(home.root()).map_err(Error::file("write", &home.root().join("nodes.json")))?;
+    let peers = PeerNodes { node: &host, inventory: &inventory, owner: home.owner(), load: &PeerLoad::default() };
+    let (node, copied) = prepared(&peers, &program)?;
+    copied.iter().flat_map(copied_lines).for_each(|line| printer.say(line));
+    (host.node, host.is_prepared) = (node, true);
+    describe(&mut host, &program, home.owner());
+    record(&host, &home)?;
     tell(&host, printer);
     Ok(exit::DONE)
+}
+
+/// Writes a node down, among those that there are by now.
+fn record(host: &Host, home: &Home) -> Result<(), Error> {
+    let mut inventory = machine::inventory(home)?;
+    inventory.put(host.clone());
+    inventory.write(home.root()).map_err(Error::file("write", &home.root().join("nodes.json")))
 }
 
 /// What a node is, and how a job asks for it.
@@ -179,16 +177,18 @@ fn check_name(name: &str) -> Result<(), Error> {
 fn prepared(peers: &PeerNodes, program: &Executables) -> Result<(Node, Option<CopiedFiles>), Error> {
     let (host, owner) = (peers.node, peers.owner);
     let connection = Connection::new(host, owner);
-    let (site, copied) = bootstrap::install(&connection, program, owner, Some(peers)).map_err(|error| {
-        let hint = Some(unprepared(&error, &host.address));
-        Error::Code { message: error.to_string(), hint, code: exit::WORLD }
-    })?;
+    let installed = bootstrap::install(&connection, program, owner, Some(peers));
+    let (site, copied) = installed.map_err(|error| failed(&error, host))?;
     let node = bootstrap::probe(&connection, &site, owner).map_err(|message| Error::Code {
         message,
         hint: Some(NEEDS.to_owned()),
         code: exit::WORLD,
     })?;
     Ok((node, copied))
+}
+
+fn failed(error: &SshError, host: &Host) -> Error {
+    Error::Code { message: error.to_string(), hint: Some(unprepared(error, &host.address)), code: exit::WORLD }
 }
 
 /// What was copied beside `gradus` itself, in lines: from other nodes, and from here.
@@ -247,11 +247,12 @@ fn unprepared(error: &SshError, address: &str) -> String {
 }
 
 /// Where `gradus` runs.
-const NEEDS: &str = "a node needs Linux on x86-64 with glibc 2.35 or newer, such as Ubuntu 22.04 or Debian 12";
+const NEEDS: &str = "a node needs Linux on x86-64 with glibc 2.35 or newer, such as Ubuntu 22.04 or Debian 12; \
+                     `gradus nodes rm NAME` deletes what was copied";
 
 /// What to try when copying fails.
-const COPIES: &str =
-    "look at free space in the home folder there, then type the same command again: it continues from there";
+const COPIES: &str = "check the free space in the home folder there, then type the same command again: it continues; \
+                      `gradus nodes rm NAME` deletes what was copied";
 
 /// Describes the files that are copied, for the progress message.
 fn copies(settings: &GlobalSettings) -> &'static str {

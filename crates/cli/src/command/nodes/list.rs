@@ -23,6 +23,7 @@ pub fn run(settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error
         let alone = cloud::ssh::Inventory { hosts: vec![host.clone()] };
         let ssh = Ssh::new(machines::ssh(settings, &home, alone));
         let state = match ssh.call(&ProviderCall::Observe(Vec::new())) {
+            _ if !host.is_prepared => "not prepared: type its `gradus nodes add` again".to_owned(),
             ProviderAnswer::Observed(view) => {
                 let running = view.machines.iter().filter(|seen| !matches!(seen.state, MachineState::Gone(_)));
                 let names: Vec<&str> = running.map(|seen| seen.instance.as_str()).collect();
