@@ -359,4 +359,12 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         to: "!self.is_drained",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "without_its_programs_is_not_rented" },
     },
+    SourceMutant {
+        name: "a-node-whose-agent-connected-is-blamed",
+        harm: "`gradus status` blames a node for agents that were started before its last one connected",
+        file: "crates/cli/src/command/runs/status/silent.rs",
+        from: ".take_while(|instance|",
+        to: ".filter(|instance|",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "never_call_is_named" },
+    },
 ];

@@ -1,6 +1,7 @@
 //! `gradus status`: the state of runs, sweeps and pipelines.
 
 mod one;
+mod silent;
 
 use std::collections::BTreeSet;
 

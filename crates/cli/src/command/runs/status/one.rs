@@ -12,6 +12,7 @@ use server::secrets::SecretKey;
 use server::series::step_of;
 use server::{Home, Loading, Series, State, goodput_json};
 
+use super::silent::silent_node;
 use crate::error::{Error, exit};
 use crate::figures::{clock, grouped, time};
 use crate::follow::liveness::{Liveness, meters, unheard_step, waiting};
@@ -172,10 +173,13 @@ fn why(facts: &RunFacts<'_>, run: &Run) -> Option<String> {
             Some(format!("no process runs it; resume it with `gradus resume {id}`"))
         }
         (Liveness::Logged, RunState::Queued) => facts.waits_for.as_ref().map(|other| waiting(other, &run.plan.offer)),
-        (Liveness::Logged, RunState::Recovering { finding, .. }) => Some(finding.message.clone()),
+        (Liveness::Logged, RunState::Recovering { finding, .. }) => {
+            Some(silent_node(facts.world, run).unwrap_or_else(|| finding.message.clone()))
+        }
+        (Liveness::Logged, RunState::Renting { .. }) => silent_node(facts.world, run),
         (Liveness::Logged, RunState::Done { outcome: Outcome::Failed { finding } }) => Some(finding.message.clone()),
         (Liveness::Logged, RunState::Stopped { by }) => Some(stopped(id, run, *by)),
-        (Liveness::Logged, RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. }) => None,
+        (Liveness::Logged, RunState::Staging { .. } | RunState::Running { .. }) => None,
         (Liveness::Logged, RunState::Stopping { .. } | RunState::Done { .. }) => None,
     }
 }
