@@ -7,6 +7,7 @@ mod agents;
 mod clouds;
 mod machines;
 mod mutant;
+mod outputs;
 mod plans;
 pub(crate) mod seed;
 mod sweeps;

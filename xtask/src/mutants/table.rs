@@ -7,13 +7,15 @@ use super::agents::AGENTS;
 use super::clouds::CLOUDS;
 use super::machines::MACHINES;
 use super::mutant::SourceMutant;
+use super::outputs::OUTPUTS;
 use super::plans::PLANS;
 use super::sweeps::SWEEPS;
 use super::training::TRAINING;
 
-/// All of them: those of training, of machines, of sweeps, of clouds, and of plans.
+/// All of them: those of training, of machines, of sweeps, of clouds, of plans, and of outputs.
 pub(super) fn all() -> Vec<&'static SourceMutant> {
-    TRAINING.iter().chain(MACHINES).chain(AGENTS).chain(SWEEPS).chain(CLOUDS).chain(PLANS).collect()
+    let tables = [TRAINING, MACHINES, AGENTS, SWEEPS, CLOUDS, PLANS, OUTPUTS];
+    tables.into_iter().flatten().collect()
 }
 
 #[cfg(test)]

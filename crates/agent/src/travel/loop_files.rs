@@ -160,6 +160,9 @@ fn query(part: &BroughtPart) -> String {
     if let Some(modified) = part.modified {
         query.push_str(&format!("&modified={modified}"));
     }
+    if part.hole > 0 {
+        query.push_str(&format!("&hole={}", part.hole));
+    }
     query
 }
 

@@ -161,6 +161,10 @@ pub struct BroughtPart {
     /// Its modification time, in microseconds since 1970. `None` for a file that grows, and from older agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<i64>,
+    /// Length of a hole that is sent in place of contents: that much of a growing file was dropped. 0 from older agents,
+    /// which send its zeros; an older loop takes it for a part without contents, and answers that nothing has arrived.
+    #[serde(default, skip_serializing_if = "crate::wire::is_zero")]
+    pub hole: u64,
 }
 
 /// The files of a run to retain: those that its newest checkpoints list.
@@ -197,6 +201,16 @@ pub fn is_safe(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Agents and loops of other versions: a part without a hole has no trace of it, and one with it says how long it is.
+    #[test]
+    fn parts_of_earlier_versions_are_read_and_written_alike() {
+        for (text, hole) in [(r#"{"fence":1,"offset":4}"#, 0), (r#"{"fence":1,"offset":4,"hole":9}"#, 9)] {
+            let part: BroughtPart = serde_json::from_str(text).unwrap();
+            assert_eq!(part.hole, hole);
+            assert_eq!(serde_json::to_string(&part).unwrap(), text);
+        }
+    }
 
     #[test]
     fn paths_only_go_down() {

@@ -26,7 +26,8 @@ impl Runs {
             fs::create_dir_all(parent).map_err(failed("make", parent))?;
         }
         match (part.total, &part.sha256) {
-            (None, _) => grown(&self.limit, &place, part.offset, bytes),
+            (None, _) => grown(&self.limit, &place, (part.offset, part.hole), bytes),
+            (Some(_), _) if part.hole > 0 => Err((StatusCode::BAD_REQUEST, "a whole file has no holes".to_owned())),
             (Some(total), Some(sha256)) => whole(&self.limit, (&place, part), (total, sha256), bytes),
             (Some(_), None) => Err((StatusCode::BAD_REQUEST, "a whole file comes with its `sha256`".to_owned())),
         }
@@ -109,26 +110,33 @@ fn newest(run: &Path, fence: Fence) -> Result<(), Refused> {
 /// So many zeros are no output of a program.
 const HOLE: u64 = 4096;
 
-/// A file that grows: the part is written at its offset, unless an earlier one is missing.
-fn grown(limit: &StorageLimit, place: &Path, offset: u64, bytes: &[u8]) -> Result<Received, Refused> {
+/// A file that grows: the part is written at its offset, unless an earlier one is missing. A hole makes the file longer, and
+/// leaves what is there of it already.
+fn grown(limit: &StorageLimit, place: &Path, (offset, hole): (u64, u64), bytes: &[u8]) -> Result<Received, Refused> {
+    if hole > 0 && !bytes.is_empty() {
+        return Err((StatusCode::BAD_REQUEST, "a hole comes without contents".to_owned()));
+    }
+    let end = offset.checked_add(hole.max(bytes.len() as u64)).filter(|end| i64::try_from(*end).is_ok());
+    let end = end.ok_or_else(|| (StatusCode::BAD_REQUEST, "no file can be that long".to_owned()))?;
     let mut file =
         OpenOptions::new().create(true).truncate(false).write(true).open(place).map_err(failed("write", place))?;
     let length = file.metadata().map_err(failed("read", place))?.len();
     if offset > length {
         return Ok(Received { bytes: length, is_whole: false });
     }
-    // Data dropped on the machine arrives as zeros, and takes no space here either.
-    let is_dropped = offset == length && bytes.len() as u64 >= HOLE && bytes.iter().all(|byte| *byte == 0);
-    let added = if is_dropped { 0 } else { (offset + bytes.len() as u64).saturating_sub(length) };
+    // Data dropped on the machine takes no space here either; older agents send it as zeros.
+    let are_zeros = || offset == length && bytes.len() as u64 >= HOLE && bytes.iter().all(|byte| *byte == 0);
+    let is_dropped = hole > 0 || are_zeros();
+    let added = if is_dropped { 0 } else { end.saturating_sub(length) };
     limit.require(added)?;
     let written = match is_dropped {
-        true => file.set_len(offset + bytes.len() as u64),
+        true => file.set_len(end.max(length)),
         false => file.seek(SeekFrom::Start(offset)).and_then(|_| file.write_all(bytes)),
     };
     written.map_err(failed("write", place))?;
     // A file system without hole punching keeps all of it.
     let _ = LOG_BOUND.keep(&file);
-    Ok(Received { bytes: length.max(offset + bytes.len() as u64), is_whole: false })
+    Ok(Received { bytes: length.max(end), is_whole: false })
 }
 
 /// A file that is renamed when it is complete and its checksum matches; until then its parts are stored next to it, under

@@ -28,7 +28,8 @@ fn scene(fence: u64) -> Scene {
 
 impl Scene {
     fn bring(&self, path: &str, fence: u64, offset: u64, of: &[u8], bytes: &[u8]) -> Result<(u64, bool), StatusCode> {
-        let part = BroughtPart { fence, offset, total: Some(of.len() as u64), sha256: Some(sha(of)), modified: None };
+        let (total, sha256) = (Some(of.len() as u64), Some(sha(of)));
+        let part = BroughtPart { fence, offset, total, sha256, modified: None, hole: 0 };
         let brought = self.runs.bring("r", path, &part, bytes);
         brought.map(|received| (received.bytes, received.is_whole)).map_err(|(status, _)| status)
     }
@@ -69,7 +70,7 @@ fn an_interrupted_upload_of_other_contents_is_not_continued() {
     assert_eq!(left, ["last.pt"], "and nothing of it is left");
     // The checksum becomes part of a name.
     let sha256 = Some("../../../../../../x".into());
-    let part = BroughtPart { fence: 1, offset: 0, total: Some(1), sha256, modified: None };
+    let part = BroughtPart { fence: 1, offset: 0, total: Some(1), sha256, modified: None, hole: 0 };
     assert_eq!(scene.runs.bring("r", path, &part, b"x").unwrap_err().0, StatusCode::BAD_REQUEST);
 }
 
@@ -77,7 +78,7 @@ fn an_interrupted_upload_of_other_contents_is_not_continued() {
 fn a_file_has_the_time_that_it_has_on_its_machine() {
     let scene = scene(1);
     let bring = |modified: Option<i64>| {
-        let part = BroughtPart { fence: 1, offset: 0, total: Some(1), sha256: Some(sha(b"x")), modified };
+        let part = BroughtPart { fence: 1, offset: 0, total: Some(1), sha256: Some(sha(b"x")), modified, hole: 0 };
         assert!(scene.runs.bring("r", "checkpoints/last.pt", &part, b"x").unwrap().is_whole);
         send::list(&scene.run.join("checkpoints")).unwrap().files[0].modified
     };
@@ -119,7 +120,7 @@ fn nothing_is_written_or_read_outside_of_a_run() {
         assert_eq!(scene.bring(path, 1, 0, b"x", b"x"), Err(StatusCode::BAD_REQUEST), "{path}");
     }
     for run in ["..", ".", "", "r/..", "other"] {
-        let part = BroughtPart { fence: 1, offset: 0, total: None, sha256: None, modified: None };
+        let part = BroughtPart { fence: 1, offset: 0, total: None, sha256: None, modified: None, hole: 0 };
         assert_eq!(scene.runs.bring(run, "logs/a", &part, b"x").unwrap_err().0, StatusCode::NOT_FOUND, "{run}");
     }
     let parts = |path: &str| PartsRequest { parts: vec![FilePart { path: path.into(), offset: 0, bytes: 1 }] };
@@ -132,11 +133,42 @@ fn nothing_is_written_or_read_outside_of_a_run() {
 fn a_log_grows_without_gaps() {
     let scene = scene(1);
     let bring = |offset: u64, bytes: &[u8]| {
-        let part = BroughtPart { fence: 1, offset, total: None, sha256: None, modified: None };
+        let part = BroughtPart { fence: 1, offset, total: None, sha256: None, modified: None, hole: 0 };
         scene.runs.bring("r", "logs/a1-rank-0.log", &part, bytes).unwrap().bytes
     };
     assert_eq!([bring(0, b"one\n"), bring(9, b"late\n"), bring(4, b"two\n"), bring(4, b"two\n")], [4, 4, 8, 8]);
     assert_eq!(fs::read(scene.run.join("logs/a1-rank-0.log")).unwrap(), b"one\ntwo\n");
+}
+
+/// Of what was dropped on the machine, only the length is sent. Before, its zeros were, while the machine was billed.
+#[test]
+fn a_hole_of_a_log_takes_no_space_and_replaces_nothing() {
+    use std::os::unix::fs::MetadataExt;
+    let scene = scene(1);
+    let path = "logs/a1-rank-0.log";
+    let bring = |query: &str, bytes: &[u8]| {
+        let address = format!("http://loop/v1/runs/r/files/{path}?fence=1&{query}");
+        let part = axum::extract::Query::<BroughtPart>::try_from_uri(&address.parse().unwrap()).unwrap().0;
+        scene.runs.bring("r", path, &part, bytes).map(|received| received.bytes).map_err(|(status, _)| status)
+    };
+    let (head, end) = ([b'h'; 4096], 4096 + (10 << 30));
+    assert_eq!(bring("offset=0", &head), Ok(4096));
+    assert_eq!(bring("offset=5000&hole=4096", b""), Ok(4096), "not after what is missing");
+    assert_eq!(bring("offset=4096&hole=10737418240", b""), Ok(end));
+    assert_eq!(bring("offset=10737422336", b"tail\n"), Ok(end + 5));
+    // After a restart an agent sends all again, and may have dropped more meanwhile: what is here stays.
+    assert_eq!(bring("offset=1000&hole=1000", b""), Ok(end + 5));
+    let file = fs::File::open(scene.run.join(path)).unwrap();
+    let meta = file.metadata().unwrap();
+    assert!(meta.len() == end + 5 && meta.blocks() * 512 < 1 << 20, "{} bytes on disk", meta.blocks() * 512);
+    let (hole, data) = (node::log::data_end(&file, 0).unwrap(), node::log::next_data(&file, 4096).unwrap());
+    assert_eq!((hole, data), (4096, end));
+    let whole = format!("offset=0&total=4&hole=4&sha256={}", sha(b"\0\0\0\0"));
+    let refused: [(&str, &[u8]); 3] =
+        [("offset=0&hole=4", b"x"), ("offset=4&hole=18446744073709551615", b""), (whole.as_str(), b"")];
+    for (query, bytes) in refused {
+        assert_eq!(bring(query, bytes), Err(StatusCode::BAD_REQUEST), "{query}");
+    }
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl Scene {
 fn send(destination: &mut BucketDestination, path: &str, contents: &str) -> Result<Received, TravelError> {
     let total = contents.len() as u64;
     let sha256 = Some(node::sha256(contents.as_bytes()).unwrap());
-    let part = BroughtPart { fence: 0, offset: 0, total: Some(total), sha256, modified: Some(7) };
+    let part = BroughtPart { fence: 0, offset: 0, total: Some(total), sha256, modified: Some(7), hole: 0 };
     destination.bring(path, &part, (contents.as_bytes().to_vec(), WITHIN))
 }
 
@@ -147,7 +147,7 @@ fn a_file_that_changes_while_it_is_sent_is_not_stored() {
     let scene = Scene::new();
     let mut attempt = scene.attempt(1);
     let sha256 = Some(node::sha256(&b"what it was"[..]).unwrap());
-    let part = BroughtPart { fence: 1, offset: 0, total: Some(10), sha256, modified: None };
+    let part = BroughtPart { fence: 1, offset: 0, total: Some(10), sha256, modified: None, hole: 0 };
     let error = attempt.bring("last.pt", &part, (b"what it is".to_vec(), WITHIN)).unwrap_err();
     assert!(matches!(error, TravelError::Changing), "{error}");
     assert!(listed(&mut attempt).is_empty() && scene.contents().is_empty());
@@ -164,7 +164,7 @@ fn what_is_tried_again_is_not_deleted_meanwhile() {
     assert!(send(&mut attempt, "step-1-a1/x", "other").unwrap().is_whole);
     let bring = |attempt: &mut BucketDestination, offset: usize, end: usize| {
         let (total, sha256) = (Some(contents.len() as u64), Some(sha256.clone()));
-        let part = BroughtPart { fence: 1, offset: offset as u64, total, sha256, modified: Some(7) };
+        let part = BroughtPart { fence: 1, offset: offset as u64, total, sha256, modified: Some(7), hole: 0 };
         attempt.bring("step-1-a1/y", &part, (contents[offset..end].to_vec(), WITHIN)).unwrap()
     };
     assert!(!bring(&mut attempt, 0, 5).is_whole);
@@ -377,8 +377,8 @@ fn a_store_that_was_entered_is_asked_again_with_renewed_keys() {
     };
     check_refused(send(&mut destination, "last.pt", "last"));
     // All of it was taken, and is sent again.
-    let part =
-        BroughtPart { fence: 1, offset: 4, total: Some(4), sha256: node::sha256(&b"last"[..]).ok(), modified: Some(7) };
+    let sha256 = node::sha256(&b"last"[..]).ok();
+    let part = BroughtPart { fence: 1, offset: 4, total: Some(4), sha256, modified: Some(7), hole: 0 };
     check_refused(destination.bring("last.pt", &part, (Vec::new(), WITHIN)));
     write("NEW");
     assert!(destination.bring("last.pt", &part, (Vec::new(), WITHIN)).unwrap().is_whole);

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, mpsc};
@@ -155,8 +156,18 @@ fn carried_out(method: &str, address: &str, body: &[u8], there: &Path) -> Vec<u8
             }
             let place = there.join(path);
             fs::create_dir_all(place.parent().unwrap()).unwrap();
-            fs::write(place, body).unwrap();
-            let bytes = number("offset").unwrap() + body.len() as u64;
+            let offset = number("offset").unwrap();
+            // An earlier version does not know holes.
+            let hole = number("hole").filter(|_| !path.ends_with("earlier.log")).unwrap_or(0);
+            match number("total") {
+                Some(_) => fs::write(place, body).unwrap(),
+                None => {
+                    let log = fs::OpenOptions::new().create(true).truncate(false).write(true).open(place).unwrap();
+                    log.write_all_at(body, offset).unwrap();
+                    log.set_len(log.metadata().unwrap().len().max(offset + hole)).unwrap();
+                }
+            }
+            let bytes = offset + body.len() as u64 + hole;
             serde_json::to_vec(&Received { bytes, is_whole: number("total") == Some(bytes) }).unwrap()
         }
         ("POST", Some("keep")) => {

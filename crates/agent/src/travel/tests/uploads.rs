@@ -1,6 +1,7 @@
 //! Which files of a run are sent to its loop, in which order, and when the end of output is over.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use super::scene::{GROWN, Scene};
@@ -46,6 +47,23 @@ fn a_file_that_grows_while_it_is_sent_is_sent_as_it_was() {
     assert_eq!(scene.requests().iter().filter(is_part).count(), 4, "two as it was, and two as it is in the next round");
     let last_part = fs::metadata(scene.there().join("checkpoints/grows")).unwrap().len();
     assert_eq!(last_part, GROWN - (8 << 20));
+}
+
+/// What was dropped from a log was sent as zeros, while the machine was billed. A loop of an earlier version still gets them.
+#[test]
+fn of_what_a_log_has_dropped_only_the_length_is_sent() {
+    const TAIL: u64 = 24 << 20;
+    for (name, requests) in [("a.log", 3), ("earlier.log", 5)] {
+        let scene = Scene::new(0);
+        let here = scene.write(&format!("here/logs/{name}"), "");
+        let log = fs::File::create(&here).unwrap();
+        log.write_all_at(&[b'h'; 4096], 0).unwrap();
+        log.write_all_at(&[b't'; 4096], TAIL).unwrap();
+        scene.upload().unwrap();
+        assert_eq!(scene.requests().iter().filter(|request| request.ends_with(name)).count(), requests, "{name}");
+        let there = fs::read(scene.there().join("logs").join(name)).unwrap();
+        assert!(there == fs::read(&here).unwrap(), "{name}: {} bytes", there.len());
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use domain::files::{BroughtPart, PARTS_MAX, Received};
+use node::log::{data_end, next_data};
 
 use super::file_state::{FileState, settled};
 use super::{PassedOver, Upload};
@@ -56,7 +57,7 @@ impl Upload {
             let hashing = if is_hashed { total >> HASHED_PER_SECOND } else { 0 };
             let within = self.left(REQUEST + Duration::from_secs(hashing));
             let (sha256, modified) = (Some(sha256.clone()), Some(micros(&meta)));
-            let part = BroughtPart { fence: self.fence.0, offset, total: Some(total), sha256, modified };
+            let part = BroughtPart { fence: self.fence.0, offset, total: Some(total), sha256, modified, hole: 0 };
             let Some(received) = self.bring(path, &part, (bytes, within))? else { return Ok(()) };
             if received.is_whole {
                 break;
@@ -109,7 +110,8 @@ impl Upload {
         Ok(sha256)
     }
 
-    /// Sends the new output of a log. What is written meanwhile is of the next round.
+    /// Sends the new output of a log, and of what was dropped from it only the length. What is written meanwhile is of the
+    /// next round.
     pub(super) fn log(&mut self, path: &str) -> Result<(), TravelError> {
         let place = self.folder.join(path);
         let mut file = File::open(&place).map_err(disk("read", &place))?;
@@ -119,15 +121,24 @@ impl Upload {
             if self.is_over() {
                 return Err(TravelError::Late);
             }
-            let bytes = part(&mut file, offset, length.saturating_sub(offset)).map_err(disk("read", &place))?;
-            if bytes.is_empty() && self.grown.contains_key(path) {
+            let piece = next_piece(&file, offset, length, !self.has_older_loop).map_err(disk("read", &place))?;
+            let (bytes, hole) = match piece {
+                Piece::Hole(hole) => (Vec::new(), hole),
+                Piece::Data(most) => (part(&mut file, offset, most).map_err(disk("read", &place))?, 0),
+            };
+            if bytes.is_empty() && hole == 0 && self.grown.contains_key(path) {
                 break;
             }
-            let end = offset + bytes.len() as u64;
-            let part = BroughtPart { fence: self.fence.0, offset, total: None, sha256: None, modified: None };
+            let end = offset + bytes.len() as u64 + hole;
+            let part = BroughtPart { fence: self.fence.0, offset, total: None, sha256: None, modified: None, hole };
             let Some(files) = &self.files else { return Ok(()) };
-            // The loop may have lost earlier parts.
             let received = files.bring(&self.run, path, &part, (bytes, self.left(REQUEST)))?;
+            if hole > 0 && received.bytes == offset {
+                // It is sent as the zeros that it reads as.
+                self.has_older_loop = true;
+                continue;
+            }
+            // The loop may have lost earlier parts.
             offset = received.bytes.min(end);
             self.grown.insert(path.to_owned(), offset);
             self.moved(path, offset);
@@ -164,6 +175,30 @@ fn collect(root: &Path, folder: &str, paths: &mut Vec<String>, errors: &mut Pass
             _ => {}
         }
     }
+}
+
+/// What comes next of a log, and how long it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Piece {
+    /// It was dropped, see [`node::log`].
+    Hole(u64),
+    /// What was written, up to the next hole where those are of interest.
+    Data(u64),
+}
+
+/// What a log of this length has from an offset on. With `takes_holes` unset, holes are data like any other.
+fn next_piece(log: &File, offset: u64, length: u64, takes_holes: bool) -> std::io::Result<Piece> {
+    let left = length.saturating_sub(offset);
+    if left == 0 || !takes_holes {
+        return Ok(Piece::Data(left));
+    }
+    let begin = next_data(log, offset)?.min(length);
+    if begin > offset {
+        return Ok(Piece::Hole(begin - offset));
+    }
+    // What was dropped in between is sent as zeros.
+    let end = data_end(log, offset)?;
+    Ok(Piece::Data(if end > offset { left.min(end - offset) } else { left }))
 }
 
 /// The next part to send, of the `most` bytes that are left.

@@ -89,6 +89,7 @@ impl Uploader {
             is_keep_due: false,
             unpublished: BTreeSet::new(),
             hashed: None,
+            has_older_loop: false,
             reached: BTreeMap::new(),
         };
         std::thread::spawn(move || {
@@ -157,6 +158,8 @@ struct Upload {
     unpublished: BTreeSet<String>,
     /// The file that was hashed last, and its SHA-256.
     hashed: Option<(String, FileState, String)>,
+    /// Whether the loop has taken a hole for a part without contents.
+    has_older_loop: bool,
     /// How much of each file has arrived at most since the end of output.
     reached: BTreeMap<String, u64>,
 }

@@ -1,0 +1,30 @@
+//! Mutants of what is sent of a run's output, and of how it is shown.
+
+use super::mutant::{CargoTest, SourceMutant};
+
+pub(super) const OUTPUTS: &[SourceMutant] = &[
+    SourceMutant {
+        name: "what-a-log-has-dropped-is-sent-as-zeros",
+        harm: "a machine whose program has ended is paid for while gigabytes of zeros are sent from it",
+        file: "crates/agent/src/travel/upload/files.rs",
+        from: "if left == 0 || !takes_holes {",
+        to: "if left == 0 || !takes_holes || length > 0 {",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "only_the_length_is_sent" },
+    },
+    SourceMutant {
+        name: "a-loop-that-knows-no-holes-lacks-the-rest-of-a-log",
+        harm: "a server of an earlier version never gets what a program has written last",
+        file: "crates/agent/src/travel/upload/files.rs",
+        from: "if hole > 0 && received.bytes == offset {",
+        to: "if hole > 0 && received.bytes == offset {\n                break;\n            }\n            if false {",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "only_the_length_is_sent" },
+    },
+    SourceMutant {
+        name: "a-hole-of-a-log-cuts-off-what-is-there",
+        harm: "an agent that was started again and has dropped more of a log deletes its end on the server",
+        file: "crates/server/src/files/receive.rs",
+        from: "true => file.set_len(end.max(length)),",
+        to: "true => file.set_len(end),",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "hole_of_a_log_takes_no_space" },
+    },
+];
