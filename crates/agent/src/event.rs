@@ -101,4 +101,6 @@ pub enum AttemptEvent {
     Uploaded(Result<(), Box<UploadFailure>>),
     /// More of them than ever before is there.
     UploadMoved,
+    /// So many bytes of them are left to send.
+    UploadLeft(u64),
 }

@@ -27,4 +27,20 @@ pub(super) const OUTPUTS: &[SourceMutant] = &[
         to: "true => file.set_len(end),",
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "hole_of_a_log_takes_no_space" },
     },
+    SourceMutant {
+        name: "what-is-left-to-send-is-not-reported",
+        harm: "nobody sees why a machine is paid for after its program has ended",
+        file: "crates/agent/src/travel/upload/left.rs",
+        from: "if left >= LEAST_REPORTED {",
+        to: "if left > u64::MAX - LEAST_REPORTED {",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "left_to_send_at_the_end" },
+    },
+    SourceMutant {
+        name: "status-hides-what-is-still-sent",
+        harm: "`gradus status` shows a run that waits for its output like one that trains",
+        file: "crates/cli/src/command/runs/status/one.rs",
+        from: "if text.starts_with(STILL_SENDING) => Some(text.clone()),",
+        to: "if text == STILL_SENDING => Some(text.clone()),",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "says_what_it_still_sends" },
+    },
 ];

@@ -74,6 +74,7 @@ impl Attempt {
             AttemptEvent::Exited(pid) => self.exited(pid, now),
             AttemptEvent::StacksRecorded => self.stacks_recorded(now),
             AttemptEvent::UploadMoved => self.upload_moved(now),
+            AttemptEvent::UploadLeft(left) => self.upload_left(left),
             AttemptEvent::Uploaded(result) => self.sent(result),
         }
     }

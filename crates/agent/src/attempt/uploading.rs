@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use control::StopReason;
-use domain::files::{RunInput, local_mounts};
+use domain::files::{RunInput, STILL_SENDING, local_mounts};
 use domain::rank::Report;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, Start};
@@ -106,6 +106,15 @@ impl Attempt {
             *give_up = now + self.tools.patience.upload;
         }
         Vec::new()
+    }
+
+    /// Reports why the attempt has not ended, and its machine is not released.
+    pub(super) fn upload_left(&self, left: u64) -> Vec<AgentEvent> {
+        if !matches!(self.stage, Stage::Uploading { is_done: false, .. }) {
+            return Vec::new();
+        }
+        let text = format!("{STILL_SENDING}: {:.2} GB left", left as f64 / 1e9);
+        vec![reported(Report::Note { text })]
     }
 
     /// There is less time for it.

@@ -191,6 +191,9 @@ pub struct Received {
 /// Folders of a run that an agent writes to and its loop keeps.
 pub const KEPT: [&str; 4] = ["checkpoints", "logs", "export", "profile"];
 
+/// The beginning of the note by which an agent reports why an attempt without processes has not ended yet.
+pub const STILL_SENDING: &str = "its processes have ended, and their output is still being sent";
+
 /// Whether a path stays below the folder that it is relative to.
 pub fn is_safe(path: &str) -> bool {
     !path.is_empty()

@@ -42,7 +42,7 @@ pub(super) fn uploaded(inbox: &mpsc::Receiver<Wakeup>) -> Result<(), Box<UploadF
     loop {
         match inbox.recv_timeout(Duration::from_secs(90)).unwrap() {
             Wakeup::Attempt(_, AttemptEvent::Uploaded(result)) => return result,
-            Wakeup::Attempt(_, AttemptEvent::UploadMoved) => {}
+            Wakeup::Attempt(_, AttemptEvent::UploadMoved | AttemptEvent::UploadLeft(_)) => {}
             other => panic!("{other:?}"),
         }
     }

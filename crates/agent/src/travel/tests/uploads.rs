@@ -5,7 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use super::scene::{GROWN, Scene};
-use super::uploaded;
+use super::{WITHIN, uploaded};
+use crate::event::{AttemptEvent, Wakeup};
 
 #[test]
 fn a_manifest_travels_after_all_that_it_names_and_nothing_travels_twice() {
@@ -64,6 +65,18 @@ fn of_what_a_log_has_dropped_only_the_length_is_sent() {
         let there = fs::read(scene.there().join("logs").join(name)).unwrap();
         assert!(there == fs::read(&here).unwrap(), "{name}: {} bytes", there.len());
     }
+}
+
+/// A machine that is not released after the end of its program costs money: who pays for it sees why.
+#[test]
+fn what_is_left_to_send_at_the_end_is_reported() {
+    let scene = Scene::new(0);
+    fs::File::create(scene.write("here/export/model", "")).unwrap().set_len(64 << 20).unwrap();
+    let (uploader, inbox) = scene.uploader();
+    uploader.finish(WITHIN);
+    let Wakeup::Attempt(_, first) = inbox.recv_timeout(WITHIN).unwrap() else { panic!("not of an attempt") };
+    assert!(matches!(first, AttemptEvent::UploadLeft(left) if left == 64 << 20), "{first:?}");
+    uploaded(&inbox).unwrap();
 }
 
 #[test]

@@ -7,6 +7,7 @@
 mod checkpoints;
 mod file_state;
 mod files;
+mod left;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -91,6 +92,7 @@ impl Uploader {
             hashed: None,
             has_older_loop: false,
             reached: BTreeMap::new(),
+            left_reported: None,
         };
         std::thread::spawn(move || {
             while upload.deadline.is_none() {
@@ -162,6 +164,8 @@ struct Upload {
     has_older_loop: bool,
     /// How much of each file has arrived at most since the end of output.
     reached: BTreeMap<String, u64>,
+    /// When it was last reported what is left to send.
+    left_reported: Option<Instant>,
 }
 
 /// The error of a file that was passed over: the first that may not come again.
@@ -233,6 +237,7 @@ impl Upload {
 
     /// So much of a file has arrived. If it is more than ever before, the end of output waits on.
     fn moved(&mut self, path: &str, bytes: u64) {
+        self.report_left();
         let Some(Deadline { at, idle: Some(idle) }) = &mut self.deadline else { return };
         if self.reached.get(path).is_none_or(|reached| bytes > *reached) {
             *at = Instant::now() + *idle;
@@ -276,6 +281,7 @@ impl Upload {
     fn finish(&mut self) -> Result<(), Box<UploadFailure>> {
         let mut cause = None;
         loop {
+            self.report_left();
             match self.round() {
                 Ok(()) => return Ok(()),
                 // What has failed before says more.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use domain::files::STILL_SENDING;
 use domain::rank::{DeviceUse, Evaluated, EvaluatedSplit, Report};
 use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, StopBy, Usage};
 use domain::series::Point;
@@ -179,8 +180,16 @@ fn why(facts: &RunFacts<'_>, run: &Run) -> Option<String> {
         (Liveness::Logged, RunState::Renting { .. }) => silent_node(facts.world, run),
         (Liveness::Logged, RunState::Done { outcome: Outcome::Failed { finding } }) => Some(finding.message.clone()),
         (Liveness::Logged, RunState::Stopped { by }) => Some(stopped(id, run, *by)),
-        (Liveness::Logged, RunState::Staging { .. } | RunState::Running { .. }) => None,
-        (Liveness::Logged, RunState::Stopping { .. } | RunState::Done { .. }) => None,
+        (Liveness::Logged, RunState::Running { .. } | RunState::Stopping { .. }) => sending(&facts.newest),
+        (Liveness::Logged, RunState::Staging { .. } | RunState::Done { .. }) => None,
+    }
+}
+
+/// Why an attempt without processes has not ended, if that is the newest that is known of it.
+fn sending(newest: &[Report]) -> Option<String> {
+    match newest.iter().rfind(|report| !matches!(report, Report::Devices { .. }))? {
+        Report::Note { text } if text.starts_with(STILL_SENDING) => Some(text.clone()),
+        _ => None,
     }
 }
 
@@ -309,5 +318,20 @@ fn attempt_words(state: &AttemptState, liveness: Liveness) -> String {
         AttemptState::Ended { end: AttemptEnd::Succeeded, .. } => "succeeded".to_owned(),
         AttemptState::Ended { end: AttemptEnd::Stopped { .. }, .. } => "stopped".to_owned(),
         AttemptState::Ended { end: AttemptEnd::Failed { finding, .. }, .. } => format!("failed: {}", finding.message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_is_not_released_says_what_it_still_sends() {
+        let note = |text: String| Report::Note { text };
+        let sent = format!("{STILL_SENDING}: 1.20 GB left");
+        let devices = || Report::Devices { devices: Vec::new() };
+        assert_eq!(sending(&[note("older".into()), note(sent.clone()), devices()]), Some(sent.clone()));
+        assert_eq!(sending(&[note(sent), note("resumed".into()), devices()]), None);
+        assert_eq!(sending(&[]), None);
     }
 }
