@@ -10,6 +10,7 @@ pub mod liveness;
 pub mod narrator;
 pub mod news;
 pub mod output;
+mod pace;
 pub mod progress;
 pub mod report;
 pub mod result;

@@ -116,6 +116,7 @@ impl Narrator {
             let last = ended.load(Ordering::SeqCst);
             let mut moved = false;
             let mut points = Vec::new();
+            let is_stopping = matches!(self.watch.run()?.state, RunState::Stopping { .. } | RunState::Stopped { .. });
             for news in self.watch.news()? {
                 // What happened first stands first: the steps of this look were done before what is said now.
                 if moved && is_said(&news) {
@@ -128,7 +129,7 @@ impl Narrator {
                         moved |= self.point(printer, &point);
                         points.push(*point);
                     }
-                    News::Output { file, text } => self.parts.print(printer, &file, &text),
+                    News::Output { file, text } => self.parts.print(printer, (&file, &text), is_stopping),
                 }
             }
             self.board.take(&points);
@@ -137,8 +138,9 @@ impl Narrator {
             }
             self.wait(printer)?;
             self.settle(printer)?;
+            self.parts.end_poll(printer, is_stopping && !last);
             if let Some(output) = self.output.as_mut().filter(|_| !printer.is_json() && !printer.is_quiet()) {
-                output.print(printer, last);
+                output.print(printer, last, is_stopping);
             }
             if last {
                 self.parts.finish(printer);

@@ -7,13 +7,11 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::figures::{counted, size as byte_size};
+use super::pace::LinePace;
+use crate::figures::size as byte_size;
 use crate::printer::Printer;
 
-/// Maximum lines of a log printed per poll; more are counted, and remain in the log.
-const MOST_LINES: usize = 40;
-
-/// Bytes of a log that are read per look.
+/// Bytes of a log that are read at a time.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Bytes that are not read yet, at most; a program that writes faster is not followed line by line.
@@ -23,47 +21,70 @@ const MOST_BEHIND: u64 = 32 << 20;
 #[derive(Debug)]
 pub struct ProgramOutput {
     logs: PathBuf,
-    read: Vec<(PathBuf, u64)>,
+    followed: Vec<FollowedLog>,
+}
+
+/// A log, as far as it is read.
+#[derive(Debug)]
+struct FollowedLog {
+    path: PathBuf,
+    read: u64,
+    pace: LinePace,
 }
 
 impl ProgramOutput {
     /// Follows the logs in a folder; with `from_now`, only new output.
     pub fn new(logs: PathBuf, from_now: bool) -> ProgramOutput {
-        let length = |path: PathBuf| (path.clone(), fs::metadata(&path).map_or(0, |file| file.len()));
-        let read = if from_now { files(&logs).into_iter().map(length).collect() } else { Vec::new() };
-        ProgramOutput { logs, read }
+        let at_end = |path: PathBuf| {
+            let read = length(&path);
+            FollowedLog { path, read, pace: LinePace::default() }
+        };
+        let followed = if from_now { files(&logs).into_iter().map(at_end).collect() } else { Vec::new() };
+        ProgramOutput { logs, followed }
     }
 
-    /// Prints the lines that are new; with `all`, also a last one that has no end yet.
-    pub fn print(&mut self, printer: &mut Printer, all: bool) {
+    /// Prints the lines that are new; with `all`, everything, also a last line that has no end yet.
+    pub fn print(&mut self, printer: &mut Printer, all: bool, is_stopping: bool) {
         for path in files(&self.logs) {
-            let place = self.read.iter().position(|(known, _)| *known == path).unwrap_or_else(|| {
-                self.read.push((path.clone(), 0));
-                self.read.len() - 1
+            let index = self.followed.iter().position(|log| log.path == path).unwrap_or_else(|| {
+                self.followed.push(FollowedLog { path, read: 0, pace: LinePace::default() });
+                self.followed.len() - 1
             });
-            // A log that cannot be read now is read at the next look, or by `gradus logs`.
-            self.skip(place, printer);
-            if let Ok(bytes) = new_bytes(&path, self.read[place].1) {
-                let end =
-                    if all { bytes.len() } else { bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1) };
-                self.read[place].1 += end as u64;
-                let place = path.display().to_string();
-                shown(&rank_of(&path), &bytes[..end], &place).iter().for_each(|line| printer.say(line));
-            }
+            self.followed[index].print(printer, all, is_stopping);
         }
     }
 }
 
-impl ProgramOutput {
+impl FollowedLog {
+    fn print(&mut self, printer: &mut Printer, all: bool, is_stopping: bool) {
+        let (rank, place, length) = (rank_of(&self.path), self.path.display().to_string(), length(&self.path));
+        self.skip(length, printer, is_stopping);
+        loop {
+            // A log that cannot be read now is read at the next look, or by `gradus logs`.
+            let Ok(bytes) = new_bytes(&self.path, self.read) else { break };
+            let end = end_of_lines(&bytes, all);
+            self.read += end as u64;
+            self.pace.take(&rank, &bytes[..end], is_stopping).iter().for_each(|line| printer.say(line));
+            if !all || end == 0 || self.read >= length {
+                break;
+            }
+        }
+        self.pace.end_poll((&rank, &place), is_stopping && !all).iter().for_each(|line| printer.say(line));
+    }
+
     /// Skips output that is too fast to read, so that the newest is shown.
-    fn skip(&mut self, place: usize, printer: &mut Printer) {
-        let (path, read) = &mut self.read[place];
-        let size = fs::metadata(&*path).map_or(0, |file| file.len());
-        let behind = size.saturating_sub(*read);
-        if behind > MOST_BEHIND {
-            *read = size - MOST_BYTES;
-            let rank = rank_of(path);
-            printer.say(format!("{rank} | ({} of output, see `{}`)", byte_size(behind - MOST_BYTES), path.display()));
+    fn skip(&mut self, length: u64, printer: &mut Printer, is_stopping: bool) {
+        let behind = length.saturating_sub(self.read);
+        if behind <= MOST_BEHIND {
+            return;
+        }
+        self.read = length - MOST_BYTES;
+        let skipped = behind - MOST_BYTES;
+        if is_stopping {
+            self.pace.skip(skipped);
+        } else {
+            let (rank, place) = (rank_of(&self.path), self.path.display());
+            printer.say(format!("{rank} | ({} of output, see `{place}`)", byte_size(skipped)));
         }
     }
 }
@@ -72,47 +93,58 @@ impl ProgramOutput {
 #[derive(Debug, Default)]
 pub struct OutputParts {
     begun: BTreeMap<String, String>,
+    paces: BTreeMap<String, LinePace>,
 }
+
+/// Where all output of a server's run is.
+const LOGS: &str = "gradus logs";
 
 impl OutputParts {
     /// Prints the lines completed by this part.
-    pub fn print(&mut self, printer: &mut Printer, file: &str, text: &str) {
+    pub fn print(&mut self, printer: &mut Printer, (file, text): (&str, &str), is_stopping: bool) {
         let begun = self.begun.entry(file.to_owned()).or_default();
         begun.push_str(text);
         let end = begun.rfind('\n').map_or(0, |at| at + 1);
         let whole: String = begun.drain(..end).collect();
-        shown(&rank_of(Path::new(file)), whole.as_bytes(), "gradus logs").iter().for_each(|line| printer.say(line));
+        self.take(printer, (file, &whole), is_stopping);
     }
 
-    /// Prints lines that have no end.
-    pub fn finish(&mut self, printer: &mut Printer) {
-        for (file, line) in std::mem::take(&mut self.begun).into_iter().filter(|(_, line)| !line.is_empty()) {
-            shown(&rank_of(Path::new(&file)), line.as_bytes(), "gradus logs").iter().for_each(|line| printer.say(line));
+    /// Prints how much was left out, after the parts of one poll.
+    pub fn end_poll(&mut self, printer: &mut Printer, is_stopping: bool) {
+        for (file, pace) in &mut self.paces {
+            let rank = rank_of(Path::new(file));
+            pace.end_poll((&rank, LOGS), is_stopping).iter().for_each(|line| printer.say(line));
         }
     }
+
+    /// Prints lines that have no end, and how much was left out.
+    pub fn finish(&mut self, printer: &mut Printer) {
+        for (file, line) in std::mem::take(&mut self.begun).into_iter().filter(|(_, line)| !line.is_empty()) {
+            self.take(printer, (&file, &line), false);
+        }
+        self.end_poll(printer, false);
+    }
+
+    fn take(&mut self, printer: &mut Printer, (file, lines): (&str, &str), is_stopping: bool) {
+        let pace = self.paces.entry(file.to_owned()).or_default();
+        let printed = pace.take(&rank_of(Path::new(file)), lines.as_bytes(), is_stopping);
+        printed.iter().for_each(|line| printer.say(line));
+    }
 }
 
-/// The lines to print of one rank's output. A progress bar redraws its line with `\r`: its last state is printed.
-fn shown(rank: &str, bytes: &[u8], place: &str) -> Vec<String> {
-    let text = String::from_utf8_lossy(bytes);
-    let last_state = |line: &str| line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default().to_owned();
-    let lines: Vec<String> = text.split_terminator('\n').map(last_state).collect();
-    let left_out = lines.len().saturating_sub(MOST_LINES);
-    let mut all: Vec<String> = lines.into_iter().take(MOST_LINES).map(|line| with_rank(rank, &line)).collect();
-    if left_out > 0 {
-        let lines = counted(left_out as u64, "more line");
-        all.push(format!("{rank} | ({lines}, all of them in `{place}`)"));
+/// Where the output ends that is printed now: with a line, unless it is the last, or longer than what is read at a time.
+fn end_of_lines(bytes: &[u8], all: bool) -> usize {
+    let is_full = bytes.len() as u64 >= MOST_BYTES;
+    match bytes.iter().rposition(|byte| *byte == b'\n') {
+        _ if all && !is_full => bytes.len(),
+        Some(at) => at + 1,
+        None if is_full => bytes.len(),
+        None => 0,
     }
-    all
 }
 
-/// A line with its rank: its own, if it begins with one as where the processes of a program share a log, or that of the log.
-fn with_rank(rank: &str, line: &str) -> String {
-    let own = line.strip_prefix("[rank").and_then(|rest| rest.split_once("]: "));
-    match own.filter(|(number, _)| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())) {
-        Some((number, said)) => format!("rank {number} | {said}"),
-        None => format!("{rank} | {line}"),
-    }
+fn length(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |file| file.len())
 }
 
 fn new_bytes(path: &Path, from: u64) -> std::io::Result<Vec<u8>> {
@@ -139,18 +171,33 @@ fn rank_of(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
-    fn a_flood_is_counted_and_a_progress_bar_shows_its_last_state() {
-        let path = Path::new("logs/a-a1-rank-0.log");
-        assert_eq!(rank_of(path), "rank 0");
-        assert_eq!(shown("rank 0", b"10 %\r20 %\r\nnext\n", "l"), ["rank 0 | 20 %", "rank 0 | next"]);
-        let mixed = b"a\n[rank12]: b\n[rank1]: \n[rank]: c\n[rankx]: d\n";
-        let expected = ["rank 0 | a", "rank 12 | b", "rank 1 | ", "rank 0 | [rank]: c", "rank 0 | [rankx]: d"];
-        assert_eq!(shown("rank 0", mixed, "l"), expected);
-        let flood = shown("rank 0", "y\n".repeat(1000).as_bytes(), "logs/a.log");
-        assert_eq!(flood.len(), MOST_LINES + 1);
-        assert_eq!(flood[MOST_LINES], "rank 0 | (960 more lines, all of them in `logs/a.log`)");
+    fn a_line_waits_for_its_end_unless_it_is_the_last_or_too_long() {
+        assert_eq!(rank_of(Path::new("logs/a-a1-rank-0.log")), "rank 0");
+        let long = vec![b'x'; 1 << 20];
+        let cases: [(&[u8], bool, usize); 5] =
+            [(b"a\nb", false, 2), (b"a\nb", true, 3), (b"ab", false, 0), (b"", true, 0), (&long, false, 1 << 20)];
+        for (bytes, all, end) in cases {
+            assert_eq!(end_of_lines(bytes, all), end, "{} bytes", bytes.len());
+        }
+    }
+
+    /// The rest of a log that is longer than what is read at a time was never printed, nor counted.
+    #[test]
+    fn the_last_poll_reads_a_log_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r-a1-rank-0.log");
+        let mut log = File::create(&path).unwrap();
+        log.write_all("a line of a program\n".repeat(200_000).as_bytes()).unwrap();
+        log.write_all(b"no end").unwrap();
+        let mut output = ProgramOutput::new(folder.path().to_owned(), false);
+        output.print(&mut Printer::silent(), false, false);
+        assert!(output.followed[0].read <= MOST_BYTES, "{}", output.followed[0].read);
+        output.print(&mut Printer::silent(), true, false);
+        assert_eq!(output.followed[0].read, length(&path));
     }
 }
