@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const AGENTS: &[SourceMutant] = &[
     SourceMutant {
+        name: "a-libtorch-for-cpus-counts-as-one-for-cuda",
+        harm: "`gradus doctor` says that libtorch is for CUDA, and a plan has GPUs that the trainer does not use",
+        file: "crates/node/src/facts/software.rs",
+        from: "build.cuda.filter(|_| has_cuda(&folder.join(\"lib\")))",
+        to: "build.cuda.filter(|_| folder.join(\"lib\").is_dir() || has_cuda(folder))",
+        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "for_cpus_has_no_cuda" },
+    },
+    SourceMutant {
         name: "set-up-counts-whatever-it-made",
         harm: "a recovery leaves out a set-up that has made files in the working folder of the attempt before, and fails",
         file: "crates/agent/src/attempt/events.rs",

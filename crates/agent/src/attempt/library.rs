@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use domain::{Cause, Finding, torch};
+use node::facts::has_cuda;
 
 const HINT: &str = "run `cargo xtask setup`, or name a folder of libtorch with `GRADUS_LIBTORCH`";
 
@@ -32,7 +33,7 @@ pub fn check(libtorch: Option<&Path>) -> Result<PathBuf, Finding> {
 
 /// What is said where a machine has GPUs and a rank cannot use them, because its libtorch is one for CPUs.
 pub fn unused_gpus(gpus: usize, libraries: &Path, is_node: bool) -> Option<String> {
-    if gpus == 0 || libraries.join("libtorch_cuda.so").is_file() {
+    if gpus == 0 || has_cuda(libraries) {
         return None;
     }
     let (version, folder) = (torch::VERSION, libraries.display());
@@ -87,7 +88,7 @@ mod tests {
             let note = unused_gpus(2, folder.path(), is_node).unwrap();
             assert!(note.starts_with("this machine has 2 NVIDIA GPU(s)") && note.contains(remedy), "{note}");
         }
-        fs::write(folder.path().join("libtorch_cuda.so"), "").unwrap();
+        fs::write(folder.path().join(node::facts::CUDA_LIBRARY), "").unwrap();
         assert_eq!(unused_gpus(2, folder.path(), true), None);
     }
 

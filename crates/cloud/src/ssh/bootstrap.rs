@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_pytorch_for_cuda_of_the_same_version_is_used_where_there_is_a_gpu() {
-        let (right, cuda) = (format!("{}+cu130", torch::VERSION), "libtorch_cuda.so");
+        let (right, cuda) = (format!("{}+cu130", torch::VERSION), node::facts::CUDA_LIBRARY);
         assert_eq!(found(true, &right, cuda), ["torch it"]);
         assert_eq!(found(false, &right, cuda), [""; 0]);
         assert_eq!(found(true, "2.10.0+cu130", cuda), [""; 0]);

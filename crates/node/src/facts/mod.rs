@@ -21,7 +21,7 @@ pub use disk::{DiskFacts, DiskFigures};
 pub use gpu::{GpuDevice, GpuFacts};
 pub use kernel_log::KernelLine;
 pub use program_user::{PROGRAM_USER, ProgramUser};
-pub use software::{SoftwareFacts, TorchBuild};
+pub use software::{CUDA_LIBRARY, SoftwareFacts, TorchBuild, has_cuda};
 pub use system::{NameFacts, SystemFacts};
 
 /// What a machine says of itself.

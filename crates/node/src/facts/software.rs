@@ -44,14 +44,31 @@ const FIND: &str =
 pub(super) fn software(root: &Path, libtorch: Option<&Path>) -> SoftwareFacts {
     let python = ask("python3", &["-c", FIND], PATIENCE).ok().map(|text| text.trim().to_owned());
     SoftwareFacts {
-        libtorch: libtorch.and_then(torch),
-        pytorch: python.filter(|folder| !folder.is_empty()).and_then(|folder| torch(Path::new(&folder))),
+        libtorch: libtorch.and_then(loaded),
+        pytorch: python.filter(|folder| !folder.is_empty()).and_then(|folder| stated(Path::new(&folder))),
         toolkit: toolkit(&root.join("usr/local/cuda")),
     }
 }
 
-/// The build in a folder: `build-version` of libtorch, or `version.py` of PyTorch.
-fn torch(folder: &Path) -> Option<TorchBuild> {
+/// The library without which libtorch runs on CPU only, whatever its version is called.
+pub const CUDA_LIBRARY: &str = "libtorch_cuda.so";
+
+/// Whether the libtorch in this folder of libraries can use GPUs: a copy for CPUs has the version of the build that it was
+/// taken from, such as `2.11.0+cu130`.
+pub fn has_cuda(libraries: &Path) -> bool {
+    libraries.join(CUDA_LIBRARY).is_file()
+}
+
+/// The libtorch in a folder, as a rank loads it.
+fn loaded(folder: &Path) -> Option<TorchBuild> {
+    let build = stated(folder)?;
+    let cuda = build.cuda.filter(|_| has_cuda(&folder.join("lib")));
+    Some(TorchBuild { cuda, ..build })
+}
+
+/// What a build says of itself: `build-version` of libtorch, or `version.py` of PyTorch, whose libraries may lie in another
+/// folder.
+fn stated(folder: &Path) -> Option<TorchBuild> {
     let place = folder.display().to_string();
     if let Ok(text) = fs::read_to_string(folder.join("build-version")) {
         let (version, cuda) = version(text.trim());
@@ -92,7 +109,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let check = |file: &str, text: &str, expected: Option<(&str, Option<&str>)>| {
             fs::write(folder.path().join(file), text).unwrap();
-            let found = torch(folder.path());
+            let found = stated(folder.path());
             let found = found.as_ref().map(|build| (build.version.as_str(), build.cuda.as_deref()));
             assert_eq!(found, expected, "{text}");
             fs::remove_file(folder.path().join(file)).unwrap();
@@ -111,5 +128,20 @@ mod tests {
             .unwrap();
         assert_eq!(toolkit(folder.path()).as_deref(), Some("12.4.1"));
         assert_eq!(toolkit(&folder.path().join("none")), None);
+    }
+
+    #[test]
+    fn a_libtorch_for_cpus_has_no_cuda_whatever_its_version_is_called() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("lib");
+        fs::create_dir(&library).unwrap();
+        fs::write(library.join("libtorch_cpu.so"), "").unwrap();
+        for (file, text) in [("version.py", "__version__ = '2.11.0+cu130'\n"), ("build-version", "2.11.0+cu130\n")] {
+            fs::write(folder.path().join(file), text).unwrap();
+            let build = loaded(folder.path()).unwrap();
+            assert_eq!((build.version.as_str(), build.cuda), ("2.11.0", None), "{file}");
+        }
+        fs::write(library.join(CUDA_LIBRARY), "").unwrap();
+        assert_eq!(loaded(folder.path()).unwrap().cuda.as_deref(), Some("13.0"));
     }
 }
