@@ -186,6 +186,20 @@ impl BilledKind {
 }
 
 impl RunState {
+    /// The words of all states, in the order of a run.
+    pub const WORDS: [&'static str; 10] = [
+        "queued",
+        "renting",
+        "staging",
+        "running",
+        "recovering",
+        "stopping",
+        "stopped",
+        "trained",
+        "succeeded",
+        "failed",
+    ];
+
     /// Whether nothing more will happen unless the user asks.
     pub fn is_final(&self) -> bool {
         match self {
@@ -222,4 +236,31 @@ pub enum Sight {
     Alive,
     /// It is gone, by the provider's own proof, and was metered; no usage when it never began.
     Gone(Option<Usage>),
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_state_has_its_word_in_the_list() {
+        let finding = json!({ "cause": "job", "message": "wrong", "hint": null });
+        let states = [
+            json!({ "state": "queued" }),
+            json!({ "state": "renting", "instance": "i" }),
+            json!({ "state": "staging", "attempt": "a" }),
+            json!({ "state": "running", "attempt": "a" }),
+            json!({ "state": "recovering", "finding": finding, "exit_code": null }),
+            json!({ "state": "stopping", "by": "user" }),
+            json!({ "state": "stopped", "by": "user" }),
+            json!({ "state": "done", "outcome": { "outcome": "succeeded" } }),
+            json!({ "state": "done", "outcome": { "outcome": "failed", "finding": finding } }),
+        ];
+        let word = |state| serde_json::from_value::<RunState>(state).unwrap().word();
+        let mut words = states.map(word).to_vec();
+        words.insert(7, "trained");
+        assert_eq!(words, RunState::WORDS);
+    }
 }

@@ -1,6 +1,7 @@
 //! The description of the API: OpenAPI 3.1, with the schemas of the types that handlers read and write.
 
 use axum::Json;
+use domain::run::RunState;
 use serde_json::{Map, Value, json};
 
 use super::views::{ResumeRequest, RunSummary, SubmitRequest, SweepResumeRequest, SweepSummary};
@@ -29,6 +30,9 @@ const fn change(path: &'static str, summary: &'static str) -> Operation {
 
 /// Requests Server-Sent Events instead of JSON; they end with a message `end` when the run has ended and is billed.
 const FOLLOW: (&str, &str) = ("follow", "boolean");
+
+/// The type of a parameter that is the word of a run's state.
+const RUN_STATE: &str = "run state";
 
 const OPERATIONS: &[Operation] = &[
     get("/v1/health", "Whether the process answers", &[]),
@@ -74,7 +78,7 @@ const OPERATIONS: &[Operation] = &[
         "List runs, the newest first: those in a state, whose names begin with `name`, or before a run; with `trials=false` \
          those that are no trial of a sweep",
         &[
-            ("state", "string"),
+            ("state", RUN_STATE),
             ("limit", "integer"),
             ("before", "string"),
             ("name", "string"),
@@ -263,6 +267,7 @@ fn described(operation: &Operation) -> Value {
         .map(|(name, kind)| {
             let schema = match *kind {
                 "integer" => json!({ "type": kind, "minimum": 0, "maximum": u64::MAX }),
+                RUN_STATE => json!({ "type": "string", "enum": RunState::WORDS }),
                 _ => json!({ "type": kind }),
             };
             json!({ "name": name, "in": "query", "required": false, "schema": schema })
@@ -394,6 +399,8 @@ mod tests {
                 assert!(described["components"]["schemas"][body]["properties"].is_object(), "{body}");
             }
         }
+        let state = &described["paths"]["/v1/runs"]["get"]["parameters"][0];
+        assert_eq!((&state["name"], &state["schema"]["enum"]), (&json!("state"), &json!(RunState::WORDS)));
         let links = &described["paths"]["/v1/runs"]["post"]["responses"]["201"]["links"];
         assert_eq!(links.as_object().unwrap().len(), 9, "all that a run can be asked: {links}");
         let of_sweeps = &described["paths"]["/v1/sweeps"]["post"]["responses"]["201"]["links"];

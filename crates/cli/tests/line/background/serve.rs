@@ -115,6 +115,9 @@ fn a_job_is_submitted_followed_and_billed_over_the_api() {
     let (_, log) = server.ask("GET", &format!("/v1/runs/{run}/logs?file={file}"), &Value::Null);
     assert_eq!(log["text"], "hello from a program\n");
     let get = |path: &str| server.ask("GET", path, &Value::Null).1;
+    assert_eq!(get("/v1/runs?state=succeeded")["runs"][0]["run"], run.as_str());
+    let (status, refused) = server.ask("GET", "/v1/runs?state=runing", &Value::Null);
+    assert!(status == 400 && refused["error"]["hint"].as_str().unwrap().contains("`running`"), "{refused}");
     let cost = get(&format!("/v1/runs/{run}/cost"));
     assert_eq!((&cost["final"], &cost["bill"]["total"]), (&json!(true), &json!("$0.00")), "{cost}");
     assert_eq!(get(&format!("/v1/runs/{run}/checkpoints")), json!({ "checkpoints": [] }));

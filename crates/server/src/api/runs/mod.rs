@@ -206,7 +206,7 @@ pub(super) async fn list(
     let limit = query.limit.unwrap_or(100).min(PAGE);
     let before = query.before.map(RunId::new);
     let no_trials = query.trials == Some(false);
-    let filter = RunFilter { state: query.state, name: query.name, before, no_trials, limit };
+    let filter = RunFilter { state: known_state(query.state)?, name: query.name, before, no_trials, limit };
     let listed = reading::blocking(move || {
         let (listed, has_more) = api.reader.list(&filter).map_err(|error| match error {
             Error::NoRun(name) => ApiError::no_run(&name),
@@ -223,6 +223,17 @@ pub(super) async fn list(
         Ok(answer)
     });
     listed.await.map(Json)
+}
+
+/// A state to list, where it is one: of a misspelled one there would never be a run.
+fn known_state(state: Option<String>) -> Result<Option<String>, ApiError> {
+    match state {
+        Some(state) if !RunState::WORDS.contains(&state.as_str()) => {
+            let hint = format!("send one of {}", RunState::WORDS.map(|word| format!("`{word}`")).join(", "));
+            Err(ApiError::new(400, format!("`state`: no run is ever `{state}`")).hint(hint))
+        }
+        state => Ok(state),
+    }
 }
 
 /// A run for a list; its cost is computed if its bill is not final. With measurements, in detail.
@@ -327,4 +338,20 @@ pub(super) fn body<T>(request: Result<Json<T>, JsonRejection>) -> Result<T, ApiE
 /// The error of a malformed body.
 pub(super) fn unreadable(error: JsonRejection) -> ApiError {
     ApiError::new(error.status().as_u16(), error.body_text()).hint("see `/v1/openapi.json` for what is expected")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_listed_in_states_that_there_are() {
+        for word in RunState::WORDS {
+            assert_eq!(known_state(Some(word.to_owned())), Ok(Some(word.to_owned())));
+        }
+        assert_eq!(known_state(None), Ok(None));
+        let refused = known_state(Some("runing".to_owned())).unwrap_err();
+        assert_eq!((refused.status, refused.message.contains("`runing`")), (400, true), "{refused:?}");
+        assert!(refused.hint.unwrap().contains("`running`, `recovering`"));
+    }
 }
