@@ -23,6 +23,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -56,8 +57,7 @@ pub(super) struct NamedClient(pub(super) String);
 
 /// Lets a request pass that carries a token; a probe of health needs none.
 pub(super) async fn require(State(home): State<Arc<Home>>, mut request: Request, next: Next) -> Response {
-    let carried = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let carried = carried.and_then(|value| value.strip_prefix("Bearer ")).map(|text| text.trim().to_owned());
+    let carried = bearer(request.headers()).map(str::to_owned);
     if request.uri().path() == "/v1/health" {
         return next.run(request).await;
     }
@@ -77,6 +77,12 @@ pub(super) async fn require(State(home): State<Arc<Home>>, mut request: Request,
         }
         Err(failure) => failure.into_response(),
     }
+}
+
+/// The token of `Authorization: Bearer TOKEN`; the name of a scheme has no case (RFC 9110).
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// Whether a token may enter, or why not; its name, where it has one.
@@ -102,7 +108,25 @@ fn refusal(why: &str) -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
+
+    #[test]
+    fn the_scheme_of_a_token_has_no_case() {
+        let check = |value: &str, expected: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+            assert_eq!(bearer(&headers), expected, "{value}");
+        };
+        for value in ["Bearer a", "bearer a", "BEARER  a"] {
+            check(value, Some("a"));
+        }
+        for value in ["a", "Bearer", "Bearera", "Basic a"] {
+            check(value, None);
+        }
+        assert_eq!(bearer(&HeaderMap::new()), None);
+    }
 
     #[test]
     fn a_token_enters_until_it_expires() {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::body::to_bytes;
 use axum::extract::{DefaultBodyLimit, RawPathParams, Request, State};
 use axum::http::StatusCode;
-use axum::http::header::AUTHORIZATION;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -20,7 +19,7 @@ use tokio::sync::Mutex;
 use ::control::OperationNote;
 
 use super::{AgentAccess, JoinRefusal, rules};
-use crate::api::access::visitor;
+use crate::api::access::{bearer, visitor};
 use crate::api::door::LoopDoor;
 use crate::clock;
 use crate::home::Home;
@@ -71,8 +70,7 @@ pub(in crate::api) fn router(
 
 /// Lets a request pass whose secret is that of an agent, for the run that has its machine.
 async fn admit(State(gate): State<Gate>, params: RawPathParams, mut request: Request, next: Next) -> Response {
-    let carried = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let caller = carried.and_then(|value| value.strip_prefix("Bearer ")).and_then(|text| gate.access.instance_of(text));
+    let caller = bearer(request.headers()).and_then(|text| gate.access.instance_of(text));
     let Some(instance) = caller else {
         return (StatusCode::UNAUTHORIZED, "unknown_secret: no agent that has joined has this secret").into_response();
     };
