@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const AGENTS: &[SourceMutant] = &[
     SourceMutant {
+        name: "an-empty-idempotency-key-is-a-key",
+        harm: "a script whose variable is unset submits its second job and has the run of the first, or a refusal",
+        file: "crates/server/src/api/runs/keys.rs",
+        from: "if key.trim().is_empty() {",
+        to: "if key.len() > 1 && key.trim().is_empty() {",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "a_key_is_a_text_that_is_not_empty" },
+    },
+    SourceMutant {
         name: "a-libtorch-for-cpus-counts-as-one-for-cuda",
         harm: "`gradus doctor` says that libtorch is for CUDA, and a plan has GPUs that the trainer does not use",
         file: "crates/node/src/facts/software.rs",

@@ -10,8 +10,15 @@ use crate::submit::{KeyedSubmission, claim_key, keyed, sha256};
 
 /// The `Idempotency-Key` of a request: the same request with the same key is carried out once.
 pub(in crate::api) fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
-    let key = headers.get("idempotency-key").map(|key| key.to_str().map(str::to_owned)).transpose();
-    key.map_err(|_| ApiError::new(400, "`Idempotency-Key` holds letters that are no text"))
+    let hint = "send a text of your own for each submission, such as a UUID, or leave the header out";
+    let refused = |why: &str| ApiError::new(400, format!("`Idempotency-Key` {why}")).hint(hint);
+    let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
+    let key = key.to_str().map_err(|_| refused("has characters other than printable ASCII"))?;
+    // Else all requests of a client whose variable is unset would be one.
+    if key.trim().is_empty() {
+        return Err(refused("is empty"));
+    }
+    Ok(Some(key.to_owned()))
 }
 
 /// The `Idempotency-Key` of a submission, and the SHA-256 of what it asks for. The key is part of what is hashed, so that
@@ -53,4 +60,28 @@ impl SubmissionKey {
 pub(in crate::api) fn other_request(name: &str) -> ApiError {
     let message = format!("this `Idempotency-Key` was used for another request, `{name}`");
     ApiError::new(409, message).hint("send another key")
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_a_text_that_is_not_empty() {
+        let check = |value: &[u8], expected: Result<&str, &str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert("idempotency-key", HeaderValue::from_bytes(value).unwrap());
+            let found = key(&headers);
+            let found = found.map_err(|refused| (refused.status, refused.message));
+            let expected = expected.map(|key| Some(key.to_owned()));
+            assert_eq!(found, expected.map_err(|why| (400, format!("`Idempotency-Key` {why}"))));
+        };
+        check(b"once", Ok("once"));
+        check(b"", Err("is empty"));
+        check(b" ", Err("is empty"));
+        check("\u{e9}".as_bytes(), Err("has characters other than printable ASCII"));
+        assert_eq!(key(&HeaderMap::new()), Ok(None));
+    }
 }
