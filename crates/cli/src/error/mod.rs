@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use domain::problem::Problem;
+use domain::problem::{Problem, hints, without_hints};
 use domain::{Finding, Problems, RunId};
 
 pub mod arguments;
@@ -149,6 +149,16 @@ impl Error {
             Error::Unfit(problems) => problems,
             _ => &[],
         }
+    }
+
+    /// The message without the hints of problems, and all hints: for what shows them apart.
+    pub fn message_and_hint(&self) -> (String, Option<String>) {
+        let message = match self {
+            Error::Job(problems) => problems.without_hints().to_string(),
+            Error::Unfit(problems) => told(&without_hints(problems)),
+            other => other.to_string(),
+        };
+        (message, self.hint().or_else(|| hints(self.problems())))
     }
 
     /// The exit code: a wrong name is a usage error; what exists and cannot be used is an environment error.

@@ -38,6 +38,31 @@ impl Problem {
     }
 }
 
+impl Problems {
+    /// The same problems without their hints.
+    pub fn without_hints(&self) -> Problems {
+        Problems { file: self.file.clone(), problems: without_hints(&self.problems) }
+    }
+}
+
+/// Problems without their hints, for what shows those apart.
+pub fn without_hints(problems: &[Problem]) -> Vec<Problem> {
+    problems.iter().map(|problem| Problem { hint: None, ..problem.clone() }).collect()
+}
+
+/// The hints of problems: that of a single problem as it is, and of several a line each, with its key.
+pub fn hints(problems: &[Problem]) -> Option<String> {
+    let line = |problem: &Problem| {
+        let key = match problem.key.as_str() {
+            key if problems.len() > 1 && !key.is_empty() => format!("`{key}`: "),
+            _ => String::new(),
+        };
+        problem.hint.as_ref().map(|hint| format!("{key}{hint}"))
+    };
+    let lines: Vec<String> = problems.iter().filter_map(line).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
 /// One block a problem: `job.yaml:3: train.modle: unknown key`, then an indented hint.
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,3 +87,21 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_shown_with_their_problems_or_apart() {
+        let file = |problems: &[Problem]| Problems { file: "job.yaml".to_owned(), problems: problems.to_vec() };
+        let one = [Problem::at("run", "is missing").hint("write `run:`")];
+        assert_eq!(file(&one).to_string(), "job.yaml: `run`: is missing\n  hint: write `run:`");
+        assert_eq!(file(&one).without_hints().to_string(), "job.yaml: `run`: is missing");
+        assert_eq!(hints(&one).as_deref(), Some("write `run:`"));
+        let [first] = one;
+        let more = [first, Problem::at("name", "is long"), Problem::at("x", "is unknown").hint("remove it")];
+        assert_eq!(hints(&more).as_deref(), Some("`run`: write `run:`\n`x`: remove it"));
+        assert_eq!(hints(&more[1..2]), None);
+    }
+}

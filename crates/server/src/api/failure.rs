@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use domain::problem::{Problems, hints};
 use serde_json::json;
 
 /// Why a request was not carried out; the body is `{"error": {"message", "hint"}}`.
@@ -23,6 +24,12 @@ impl ApiError {
     /// A failure of this status.
     pub fn new(status: u16, message: impl Into<String>) -> ApiError {
         ApiError { status, message: message.into(), hint: None, exit_code: None }
+    }
+
+    /// What is wrong with a text that was sent, with the hints apart.
+    pub(super) fn of_problems(status: u16, problems: &Problems) -> ApiError {
+        let message = problems.without_hints().to_string();
+        ApiError { hint: hints(&problems.problems), ..ApiError::new(status, message) }
     }
 
     /// Adds a hint.

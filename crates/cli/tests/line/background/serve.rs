@@ -254,6 +254,10 @@ fn what_the_api_cannot_do_is_said_with_a_status_and_a_hint() {
     check("POST", "/v1/runs", json!({ "job": "run: echo", "folder": "here" }), 422, "is not absolute");
     check("POST", "/v1/runs", json!({ "job": "rum: true", "folder": "/" }), 422, "unknown key");
     check("POST", "/v1/plans", json!({ "job": "run: echo\nresources: {cpus: 4096}", "folder": "/" }), 422, "cores");
+    let misspelled = json!({ "job": "rum: echo\nrun: echo", "folder": "/" });
+    let (_, refused) = server.ask("POST", "/v1/runs", &misspelled);
+    let error = &refused["error"];
+    assert!(error["hint"].is_string() && !error["message"].as_str().unwrap().contains("hint:"), "{refused}");
     // A second server for the same home.
     let said = home.gradus(&["serve"]);
     assert!(said.code == Some(3) && said.err.contains("another `gradus serve` runs"), "{}", said.err);

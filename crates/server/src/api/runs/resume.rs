@@ -85,14 +85,13 @@ async fn admit(api: &Api, world: &World, id: &RunId, event: &Event) -> Result<Op
 
 /// The settings of `train:` that a request asks for, such as `epochs=60`.
 fn settings(world: &World, id: &RunId, set: &[String]) -> Result<Vec<Setting>, ApiError> {
-    let refused = |message: String| ApiError::new(400, message);
     match world.runs.get(id).map(|run| &run.job.work) {
         _ if set.is_empty() => Ok(Vec::new()),
-        Some(Work::Train(train)) => train.settings(set).map_err(|problems| {
-            let problems = Problems { file: "set".to_owned(), problems };
-            refused(problems.to_string())
-        }),
-        Some(Work::Command(_)) | None => Err(refused("`set`: only a run of `train:` has keys to set".to_owned())),
+        Some(Work::Train(train)) => {
+            let refused = |problems| ApiError::of_problems(400, &Problems { file: "set".to_owned(), problems });
+            train.settings(set).map_err(refused)
+        }
+        Some(Work::Command(_)) | None => Err(ApiError::new(400, "`set`: only a run of `train:` has keys to set")),
     }
 }
 

@@ -155,9 +155,31 @@ fn no_pipeline(file: &str) -> ApiError {
 
 /// A failure of the command line as one of the API.
 pub fn refusal(status: u16, error: Error) -> ApiError {
-    let failure = ApiError::new(status, error.to_string()).exit_code(error.code());
-    match error.hint() {
+    let (message, hint) = error.message_and_hint();
+    let failure = ApiError::new(status, message).exit_code(error.code());
+    match hint {
         Some(hint) => failure.hint(hint),
         None => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::Problems;
+
+    use super::*;
+
+    #[test]
+    fn the_hint_of_a_wrong_job_file_is_beside_the_message() {
+        let problems = vec![Problem::at("trian", "unknown key").hint("write `train`")];
+        let check = |error: Error, expected: &str| {
+            let refused = refusal(422, error);
+            assert_eq!((refused.message.as_str(), refused.hint.as_deref()), (expected, Some("write `train`")));
+            assert_eq!((refused.status, refused.exit_code), (422, Some(exit::USAGE)));
+        };
+        check(Error::Unfit(problems.clone()), "`trian`: unknown key");
+        check(Error::Job(Problems { file: "job.yaml".to_owned(), problems }), "job.yaml: `trian`: unknown key");
+        let usage = Error::Usage { message: "no".to_owned(), hint: "write `train`".to_owned() };
+        check(usage, "no");
     }
 }

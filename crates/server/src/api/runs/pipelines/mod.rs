@@ -89,7 +89,7 @@ pub(in crate::api) async fn submit(
 /// The pipeline of a request; `None` for a single job.
 pub(in crate::api) fn read(request: &SubmitRequest) -> Result<Option<JobPipeline>, ApiError> {
     let read = JobPipeline::read(&request.job, &request.file);
-    read.map_err(|problems| ApiError::new(422, problems.to_string()))
+    read.map_err(|problems| ApiError::of_problems(422, &problems))
 }
 
 /// A request of a pipeline with `schedule:` that is submitted now, with the times that its tasks name.
