@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const AGENTS: &[SourceMutant] = &[
     SourceMutant {
+        name: "a-token-expires-after-so-many-seconds",
+        harm: "a token made with `--expires 30` for 30 days is refused after half a minute, and nobody knows why",
+        file: "crates/domain/src/values/units.rs",
+        from: "if number.parse::<f64>().is_ok_and(f64::is_finite) {",
+        to: "if number.parse::<f64>().is_ok_and(f64::is_nan) {",
+        test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "human_text_reads_and_prints" },
+    },
+    SourceMutant {
         name: "an-empty-idempotency-key-is-a-key",
         harm: "a script whose variable is unset submits its second job and has the run of the first, or a refusal",
         file: "crates/server/src/api/runs/keys.rs",

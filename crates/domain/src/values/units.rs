@@ -59,6 +59,18 @@ impl Duration {
         self.0
     }
 
+    /// Reads a length whose unit is written, for where a bare number of seconds is seldom what is meant.
+    ///
+    /// # Errors
+    /// What to write instead.
+    pub fn parse_with_unit(text: &str) -> Result<Duration, String> {
+        let number = text.trim();
+        if number.parse::<f64>().is_ok_and(f64::is_finite) {
+            return Err(format!("`{number}` has no unit; write for example `{number}d`, `{number}h` or `{number}s`"));
+        }
+        text.parse()
+    }
+
     /// The length in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e6
@@ -235,6 +247,14 @@ mod tests {
         assert_eq!(time("2 days"), Ok("2d".into()));
         assert_eq!(time("0.25s"), Ok("250ms".into()));
         assert!(time("").is_err() && time("soon").is_err() && time("-1s").is_err());
+
+        let time = |text: &str| Duration::parse_with_unit(text).map(|duration| duration.to_string());
+        assert_eq!((time("30d"), time("1h 30m")), (Ok("30d".into()), Ok("1h30m".into())));
+        for bare in ["30", " 30 ", "0", "1.5"] {
+            let why = time(bare).unwrap_err();
+            assert!(why.contains("has no unit; write for example"), "{why}");
+        }
+        assert!(time("soon").unwrap_err().contains("is no duration"));
 
         assert_eq!("80%".parse::<Fraction>().map(Fraction::get), Ok(0.8));
         assert!("1.2".parse::<Fraction>().is_err());

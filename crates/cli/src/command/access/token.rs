@@ -25,7 +25,7 @@ enum Subcommand {
         /// What it is called, such as who uses it where: `ann@laptop`
         name: String,
         /// How long it can be used, such as `30d` [default: until it is removed]
-        #[arg(long, value_name = "DURATION")]
+        #[arg(long, value_name = "DURATION", value_parser = Duration::parse_with_unit)]
         expires: Option<Duration>,
     },
     /// List tokens, with when they were made and until when they can be used

@@ -183,6 +183,8 @@ fn a_token_with_a_name_enters_until_it_expires_or_is_removed() {
         crate::home::said(command.env("GRADUS_TOKEN", token).output().unwrap())
     };
     let token = succeeded(there.gradus(&["token", "create", "ann@laptop", "--expires", "30d"]));
+    let bare = there.gradus(&["token", "create", "zoe", "--expires", "30"]);
+    assert!(bare.code == Some(2) && bare.err.contains("`30` has no unit; write for example `30d`"), "{}", bare.err);
     let other = succeeded(there.gradus(&["token", "create", "ben"]));
     assert_eq!(status(token.trim()).code, Some(0));
     let mut same = there.command(&["token", "create", "carl"]);
