@@ -4,6 +4,14 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const PLANS: &[SourceMutant] = &[
     SourceMutant {
+        name: "nodes-of-several-prices-are-not-named",
+        harm: "a job on two nodes is refused where there are two, and nothing says that their prices differ",
+        file: "crates/cli/src/local/draft/nodes.rs",
+        from: "_ if prices.len() > 1 => {",
+        to: "_ if prices.len() > wanted as usize => {",
+        test: CargoTest { package: "gradus-cli", target: &["--test", "plans"], filter: "a_pool_of_nodes_is_planned" },
+    },
+    SourceMutant {
         name: "measured-gpus-need-not-divide",
         harm: "a row of four tensor-parallel ranks that counts two GPUs corrects a plan by steps that nothing took",
         file: "crates/plan/src/search/calibration.rs",

@@ -201,6 +201,7 @@ fn a_pool_of_nodes_is_planned_with_its_own_nodes_only() {
         &["there is no node or pool `lba`; there are the nodes a, b, c and the pools lab", "--pool POOL"],
     );
     refused("ssh/lab", "num_nodes: 3\n", &["asks for more than the 2 nodes of pool `lab`", "`num_nodes: 2` or less"]);
+    refused("ssh", "num_nodes: 2\n", &["a at $0.00/h; b, c at $2.00/h", "(b, c), run `gradus nodes pool NODE POOL`"]);
     let change = |words: &[&str]| workdir.gradus(&[&["nodes", "pool"], words].concat());
     holds(&change(&["b", "a"]).err, &["`a` is the name of a node"]);
     holds(&change(&["b", "x y"]).err, &["`x y` cannot be the name of a pool"]);

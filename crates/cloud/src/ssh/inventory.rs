@@ -136,6 +136,13 @@ impl Inventory {
         self.wanted(kind, rate).count()
     }
 
+    /// The nodes of a kind that are not drained, by their price, the lowest first.
+    pub fn by_price(&self, kind: &str) -> BTreeMap<Rate, Vec<&Host>> {
+        let mut found: BTreeMap<Rate, Vec<&Host>> = BTreeMap::new();
+        self.usable(kind).for_each(|host| found.entry(host.rate).or_default().push(host));
+        found
+    }
+
     /// What the slowest connection to one of those nodes carries, in bytes per second; `None` where one was never measured.
     pub fn slowest_link(&self, kind: &str) -> Option<Bytes> {
         let (_, rate) = self.cheapest(kind)?;

@@ -1,12 +1,14 @@
 //! The plan of a job on this machine, from facts about its data and earlier steps.
 
+mod nodes;
+
 use std::path::Path;
 
-use cloud::ssh::Inventory;
 use domain::{Duration, Job, Offer, Plan, Rate};
 use plan::local::{JobFacts, NodeGpus};
 use server::Home;
 
+use self::nodes::too_few_nodes;
 use super::facts::{ClassCheck, facts, facts_of_classes};
 use super::formats;
 use super::job_file::{JobArgs, JobSource, LoadedJob, read};
@@ -231,37 +233,6 @@ fn offers(job: &Job, price: Rate, settings: &GlobalSettings, home: &Home) -> Res
     machine::require_gpus(job, &kind, &inventory, settings)?;
     let refusal = too_few_nodes(job.least_nodes(), node, &inventory);
     refusal.or_else(|| machine::different_gpus(job, node, &inventory)).map_or(Ok(offers), Err)
-}
-
-/// Why there are fewer nodes than a job requests.
-fn too_few_nodes(wanted: u32, node: &str, inventory: &Inventory) -> Option<Error> {
-    let found = inventory.count(&inventory.kind_of(node));
-    if wanted as usize <= found {
-        return None;
-    }
-    let (message, hint) = match node {
-        "any" => (
-            format!(
-                "`num_nodes: {wanted}` asks for more than the {} that cost the same and are not drained",
-                counted(found as u64, "node")
-            ),
-            format!(
-                "write `num_nodes: {found}` or less, or add nodes with `gradus nodes add NAME --address user@host`"
-            ),
-        ),
-        pool if inventory.pools().contains(pool) => (
-            format!(
-                "`num_nodes: {wanted}` asks for more than the {} of pool `{pool}` that cost the same and are not drained",
-                counted(found as u64, "node")
-            ),
-            format!("write `num_nodes: {found}` or less, or add nodes with `gradus nodes add NAME --pool {pool}`"),
-        ),
-        name => (
-            format!("`num_nodes: {wanted}` asks for several nodes, and `infra: ssh/{name}` names one"),
-            "write `infra: ssh` to use any of them".to_owned(),
-        ),
-    };
-    Some(Error::Usage { message, hint })
 }
 
 fn recommended(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Plan, Error> {
