@@ -4,6 +4,22 @@ use super::mutant::{CargoTest, SourceMutant};
 
 pub(super) const AGENTS: &[SourceMutant] = &[
     SourceMutant {
+        name: "folders-of-a-killed-agent-stay",
+        harm: "after an agent was killed, empty folders that `file_mounts` needed stay on the user's machine for ever",
+        file: "crates/agent/src/attempt/workdir/mounts.rs",
+        from: "self.note(|list| list.add_folder(folder))?;",
+        to: "self.note(|_| Ok(()))?;",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "that_was_killed_has_left" },
+    },
+    SourceMutant {
+        name: "folders-of-a-killed-agent-survive-nodes-rm",
+        harm: "`gradus nodes rm` leaves the folders and links of an agent that was killed on somebody's machine",
+        file: "crates/cloud/src/ssh/bootstrap.rs",
+        from: "*/) rmdir \"$path\" 2>/dev/null; continue ;; esac",
+        to: "*/) continue ;; esac",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "what_killed_agents_have_left" },
+    },
+    SourceMutant {
         name: "a-token-expires-after-so-many-seconds",
         harm: "a token made with `--expires 30` for 30 days is refused after half a minute, and nobody knows why",
         file: "crates/domain/src/values/units.rs",

@@ -221,8 +221,18 @@ pub fn probe(connection: &Connection, site: &Site, owner: &str) -> Result<Node, 
     }
 }
 
-/// Removes the folder of an owner, and where no other one is left, or none was ever made, all that was installed.
+/// Removes the folder of an owner, and where no other one is left, or none was ever made, all that was installed. Before, what
+/// agents that were killed have left outside of it, as their lists name it: the folder of copies, then links into that, and
+/// folders, which end with `/`.
 const REMOVE: &str = r#"cd
+for list in ".gradus/homes/$1/placed/"*; do
+  [ -f "$list" ] || continue
+  copies=$(head -n 1 "$list")
+  tail -n +2 "$list" | LC_ALL=C sort -r | while IFS= read -r path; do
+    case $path in */) rmdir "$path" 2>/dev/null; continue ;; esac
+    case $(readlink "$path") in "$copies"/*) rm -f "$path" ;; esac
+  done
+done
 rm -rf ".gradus/homes/$1"
 rmdir .gradus/homes 2>/dev/null || [ ! -e .gradus/homes ] && rm -rf .gradus
 true
@@ -329,6 +339,28 @@ mod tests {
             assert_eq!(installed.exists(), expected, "{owners:?}");
             assert!(!installed.join("homes/me").exists());
         }
+    }
+
+    #[test]
+    fn what_killed_agents_have_left_outside_goes_with_the_folder_of_the_owner() {
+        let machine = tempfile::tempdir().unwrap();
+        let path = |name: &str| machine.path().join(name);
+        let (copies, lists) = (path(".gradus/homes/me/runs/r/attempts/1/mounts"), path(".gradus/homes/me/placed"));
+        for folder in [&copies, &lists, &path("data/deep"), &path("used")] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        for (link, aim) in [("data/deep/a b", copies.join("0/a b")), ("own", path("used"))] {
+            std::os::unix::fs::symlink(aim, path(link)).unwrap();
+        }
+        fs::write(path("used/photo"), "of the user").unwrap();
+        let names = ["data/", "data/deep/", "data/deep/a b", "own", "used/"];
+        let placed = names.map(|name| path(name).display().to_string());
+        fs::write(lists.join("one"), format!("{}\n{}\n", copies.display(), placed.join("\n"))).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", REMOVE, "sh", "me"]).env("HOME", machine.path());
+        assert!(shell.status().unwrap().success());
+        assert!(!path("data").exists() && !path(".gradus").exists());
+        assert!(path("own").is_symlink() && path("used/photo").exists(), "what others have stays");
     }
 
     #[test]

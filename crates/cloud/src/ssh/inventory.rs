@@ -136,7 +136,7 @@ impl Inventory {
         self.wanted(kind, rate).count()
     }
 
-    /// The nodes of a kind that are not drained, by their price, the lowest first.
+    /// The usable nodes of a kind, by their price, the lowest first.
     pub fn by_price(&self, kind: &str) -> BTreeMap<Rate, Vec<&Host>> {
         let mut found: BTreeMap<Rate, Vec<&Host>> = BTreeMap::new();
         self.usable(kind).for_each(|host| found.entry(host.rate).or_default().push(host));

@@ -17,6 +17,7 @@ use node::folder::not_written;
 mod mounts;
 mod outputs;
 mod placed;
+mod placed_list;
 
 pub use mounts::{MOUNTS, MountTarget, place};
 pub use placed::Placed;

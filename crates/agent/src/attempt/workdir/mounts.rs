@@ -2,7 +2,8 @@
 //!
 //! Below the working folder a mount is copied there. Anywhere else it is a link to a copy in the folder of the attempt, which
 //! is taken away at its end: no file of the machine's user is ever written, and one that is there already is not changed. Only
-//! a link of gradus whose attempt is over is replaced; a lock beside the copies says which are not.
+//! a link of gradus whose attempt is over is replaced; a lock beside the copies says which are not. What an agent that was killed
+//! has left is taken away by the next one of the same home.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,6 +16,7 @@ use node::mounts;
 use node::workdir::{LeavesOut, WorkdirEntry};
 use store::{Access, Limits, Meter};
 
+use super::placed_list::{self, PlacedList};
 use super::{Placed, outer_link};
 use crate::travel::Brought;
 use node::folder::not_written;
@@ -53,6 +55,7 @@ pub fn place<'a>(
     target: &MountTarget,
 ) -> Result<Placed, Finding> {
     let mut placed = Placed::default();
+    placed_list::clear(&target.root, is_in_use);
     clear_earlier(&target.attempt);
     for (number, (place, source)) in (0..).zip(mounts) {
         let refused = |why: &str| Finding::new(Cause::Job, format!("`file_mounts` names `{place}`, which {why}"));
@@ -188,7 +191,7 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
 impl Placed {
     fn link(&mut self, place: &Path, number: u32, source: &Source, target: &MountTarget) -> Result<(), Finding> {
         let folder = &target.attempt.join(MOUNTS);
-        self.lock(folder)?;
+        self.lock(folder, &target.root)?;
         let copied = folder.join(number.to_string());
         // A program that asks where the link leads finds the same name, and its extension.
         let copied = copied.join(place.file_name().unwrap_or_default());
@@ -196,13 +199,14 @@ impl Placed {
         fs::create_dir_all(parent).map_err(|error| *not_written("make", parent, &error))?;
         copy(source, &copied, &target.root)?;
         self.make_way(place)?;
+        self.note(|list| list.add_link(place))?;
         symlink(&copied, place).map_err(|error| unplaced(place, &error))?;
         self.links.push((place.to_owned(), copied));
         Ok(())
     }
 
-    /// Says that the links of this attempt are in use.
-    fn lock(&mut self, folder: &Path) -> Result<(), Finding> {
+    /// Says that the links of this attempt are in use, and begins their list.
+    fn lock(&mut self, folder: &Path, root: &Path) -> Result<(), Finding> {
         if self.lock.is_some() {
             return Ok(());
         }
@@ -210,13 +214,23 @@ impl Placed {
         let path = folder.join(LOCK);
         let file = File::create(&path).and_then(|file| file.lock().map(|()| file));
         self.lock = Some(file.map_err(|error| *not_written("lock", &path, &error))?);
+        let list = PlacedList::create(root, folder).map_err(|error| *not_written("write", root, &error))?;
+        self.list = Some(list);
         Ok(())
+    }
+
+    /// Writes down what is about to be made.
+    fn note(&mut self, add: impl FnOnce(&mut PlacedList) -> io::Result<()>) -> Result<(), Finding> {
+        let Some(list) = self.list.as_mut() else { return Ok(()) };
+        let path = list.path().to_owned();
+        add(list).map_err(|error| *not_written("write", &path, &error))
     }
 
     /// Makes the folders above a place, and takes away a link there whose attempt is over.
     fn make_way(&mut self, place: &Path) -> Result<(), Finding> {
         let above: Vec<&Path> = place.ancestors().skip(1).take_while(|folder| !folder.exists()).collect();
         for folder in above.into_iter().rev() {
+            self.note(|list| list.add_folder(folder))?;
             fs::create_dir(folder).map_err(|error| unplaced(folder, &error))?;
             own_as_above(folder);
             self.made.push(folder.to_owned());
@@ -401,6 +415,31 @@ mod tests {
         assert_eq!(scene.read("data"), "secret");
         drop(second);
         assert!(!scene.path("data").is_symlink());
+    }
+
+    /// Also the folders above its places, which the user has never made.
+    #[test]
+    fn what_an_agent_that_was_killed_has_left_goes_with_the_next_attempt() {
+        let scene = Scene::new();
+        let killed = |attempt: &str, place: &str| {
+            let mut placed = scene.place(attempt, &[(place, "source")]).unwrap();
+            placed.links.clear();
+            placed.made.clear();
+            placed.list = None;
+            placed.lock.take().unwrap().unlock().unwrap();
+        };
+        killed("1", "@/data/digits");
+        assert!(scene.path("data/digits/a.txt").exists());
+        drop(scene.place("2", &[("@/data/digits", "source")]).unwrap());
+        assert!(!scene.path("data").exists(), "the folder was no user's");
+        killed("3", "@/data/deep/digits");
+        drop(scene.place("4", &[("x", "key")]).unwrap());
+        assert!(!scene.path("data").exists(), "also where the next attempt has other places");
+        assert_eq!(fs::read_dir(scene.path("home/placed")).unwrap().count(), 0);
+        fs::create_dir(scene.path("own")).unwrap();
+        killed("5", "@/own/digits");
+        drop(scene.place("6", &[("@/own/digits", "source")]).unwrap());
+        assert!(scene.path("own").exists() && !scene.path("own/digits").is_symlink(), "of the user");
     }
 
     #[test]

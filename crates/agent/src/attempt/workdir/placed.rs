@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use super::placed_list::PlacedList;
+
 /// Links that lead to an attempt's copies; they are gone with it.
 #[derive(Debug, Default)]
 pub struct Placed {
@@ -13,6 +15,8 @@ pub struct Placed {
     pub(super) originals: Vec<PathBuf>,
     /// Says that they are in use.
     pub(super) lock: Option<File>,
+    /// The list of both, for whoever comes after an agent that was killed.
+    pub(super) list: Option<PlacedList>,
 }
 
 impl Placed {
@@ -32,5 +36,8 @@ impl Drop for Placed {
         }
         // Fails if something else is in it by now.
         self.made.iter().rev().for_each(|folder| _ = fs::remove_dir(folder));
+        if let Some(list) = self.list.take() {
+            list.close(&self.made);
+        }
     }
 }
