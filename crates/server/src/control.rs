@@ -3,19 +3,19 @@
 //!
 //! Each turn collects inputs (heartbeats, answers of providers, events of other processes, changes in which work is
 //! waited for), passes them to the controller, appends the resulting events in one synced transaction, and only then
-//! makes calls and sends replies. Starting is the same as recovering: the log is the only state.
+//! makes calls and sends replies. Starting is the same as recovering: the log is the only state. While the disk has no
+//! space for an event, nothing is decided, and only queries are answered ([`space`]).
 
 mod calls;
 mod orders;
+mod space;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use ::control::{
-    CallId, Controller, ControllerInput, ControllerOutput, Now, OperationNote, ReplyId, ReplyToAgent, WatchedWork,
-};
+use ::control::{CallId, Controller, ControllerInput, ControllerOutput, Now, OperationNote, ReplyId, WatchedWork};
 use cloud::Provider;
 use domain::rental::{LaunchDetails, ProviderAnswer};
 use domain::run::Keeper;
@@ -25,7 +25,7 @@ use plan::{Illegal, Policy, World};
 
 use crate::clock;
 use crate::error::Error;
-use crate::home::Home;
+use crate::home::{Home, StoredKind};
 use crate::series::Series;
 use crate::state::{Commit, Foreign, Recalled, State};
 use calls::ProviderCalls;
@@ -105,6 +105,10 @@ struct Running<'a, 'b> {
     watched: WatchedWork,
     wake: Elapsed,
     audit: Instant,
+    /// When it is tried again whether the log can be written, while the disk is full.
+    stalled: Option<Instant>,
+    /// When the log of operations was last asked to take what is refused for want of space.
+    noted: Instant,
 }
 
 /// An agent that waits for a reply.
@@ -122,7 +126,8 @@ impl<'a> Control<'a> {
     /// Runs until `done` returns an outcome, or until it is interrupted. `sender` is the other end of `inbox`.
     ///
     /// # Errors
-    /// [`Error`] if the state can no longer be written: no decisions are possible then, and agents end by their lease.
+    /// [`Error`] if the state can no longer be written for another reason than a full disk: no decisions are possible then,
+    /// and agents end by their lease.
     pub fn run(
         &mut self,
         sender: &Sender<Wake>,
@@ -131,6 +136,7 @@ impl<'a> Control<'a> {
     ) -> Result<Left, Error> {
         self.state.refresh()?;
         self.state.forget_old_rows()?;
+        self.home.space().prepare();
         let traits = self.providers.iter().map(|provider| (provider.name().to_owned(), provider.traits()));
         let controller =
             Controller::new(self.state.take_world(), self.home.owner(), traits, self.policy.clone(), now());
@@ -145,6 +151,8 @@ impl<'a> Control<'a> {
             watched: WatchedWork::default(),
             wake: Elapsed(0),
             audit: Instant::now(),
+            stalled: None,
+            noted: Instant::now(),
         };
         let left = running.run(inbox, done);
         let world = running.controller.into_world();
@@ -157,10 +165,13 @@ impl Running<'_, '_> {
     fn run(&mut self, inbox: &Receiver<Wake>, done: impl Fn(&World) -> bool) -> Result<Left, Error> {
         let mut inputs = Vec::new();
         loop {
-            self.gather(&mut inputs)?;
-            self.take(std::mem::take(&mut inputs))?;
-            if done(self.controller.world()) {
-                return Ok(Left::Done);
+            self.note_shortages();
+            if self.is_writable() {
+                self.gather(&mut inputs)?;
+                self.take(std::mem::take(&mut inputs))?;
+                if done(self.controller.world()) {
+                    return Ok(Left::Done);
+                }
             }
             let mut wake = match inbox.recv_timeout(self.patience()) {
                 Ok(wake) => Some(wake),
@@ -170,6 +181,8 @@ impl Running<'_, '_> {
             // All pending inputs are handled together, so that one transaction holds the resulting events.
             while let Some(woken) = wake {
                 match woken {
+                    // Whoever asks is refused at once, and asks again.
+                    Wake::Heartbeat(..) | Wake::Request(..) if self.stalled.is_some() => {}
                     Wake::Heartbeat(heartbeat, reply) => inputs.push(self.heard(heartbeat, reply)),
                     Wake::Answered(call, answer, details) => {
                         self.calls.answered(call);
@@ -191,6 +204,9 @@ impl Running<'_, '_> {
 
     /// How long until the next timer.
     fn patience(&self) -> Duration {
+        if self.stalled.is_some() {
+            return LOOK;
+        }
         Duration::from_micros(self.wake.0.saturating_sub(clock::monotonic().0)).min(LOOK)
     }
 
@@ -261,6 +277,12 @@ impl Running<'_, '_> {
             }
             inputs.extend(self.commit(&records)?);
             others.into_iter().for_each(|output| self.perform(output));
+            if self.stalled.is_some() {
+                // Who waits for an event that was not written is refused.
+                self.waiting.clear();
+                self.users.clear();
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -315,8 +337,17 @@ impl Running<'_, '_> {
     /// Appends events; returns the input that reports the result to the controller.
     fn commit(&mut self, records: &[Record]) -> Result<Option<ControllerInput>, Error> {
         let Some(last) = records.last() else { return Ok(None) };
-        match self.control.state.commit(records, self.controller.world())? {
+        let committed = self.control.state.commit(records, self.controller.world());
+        if let Some(error) = committed.as_ref().err().filter(|error| self.lacks_space(error)) {
+            let why = error.with_cause();
+            // Nothing of it was written: what is on the disk holds, as after a start.
+            self.controller.restart(self.control.state.reload()?);
+            self.stall(&why);
+            return Ok(None);
+        }
+        match committed? {
             Commit::Done => {
+                self.control.home.space().accepted(&StoredKind::Events, "", clock::now());
                 for record in records {
                     if let Event::ResumeRequested { run, .. } = &record.event {
                         self.control.home.unmark_reported(&self.control.home.run(run));
@@ -341,7 +372,7 @@ impl Running<'_, '_> {
             ControllerOutput::Reply(reply) => self.reply(*reply),
             ControllerOutput::Keep { run, instance, entries } => {
                 // Measurements do not influence decisions; those of a machine that is gone are stored if possible.
-                let _ = self.control.series.keep(clock::now(), &run, &instance, &entries);
+                self.keep(&run, &instance, &entries);
             }
             ControllerOutput::Note(note) => self.note(&note),
             ControllerOutput::WakeAt(at) => self.wake = at,
@@ -357,22 +388,6 @@ impl Running<'_, '_> {
     fn note(&mut self, note: &OperationNote) {
         // A failure of the operations log is no reason to stop operating.
         let _ = self.control.series.note(clock::now(), note);
-    }
-
-    /// Stores an agent's measurements, and completes its reply with what only this process knows.
-    ///
-    /// Measurements do not influence decisions: if they cannot be stored, the agent retains them for a while, and the
-    /// run continues.
-    fn reply(&mut self, reply: ReplyToAgent) {
-        let ReplyToAgent { to, run, mut reply } = reply;
-        let Some(Waiting { heartbeat, reply: sender }) = self.waiting.remove(&to) else { return };
-        if let Some(run) = run {
-            let kept = self.control.series.keep(clock::now(), &run, &heartbeat.instance, &heartbeat.entries);
-            reply.measured = Some(if kept.is_ok() { reply.acknowledged } else { 0 });
-        }
-        self.complete(&mut reply.orders, &heartbeat);
-        // An agent that did not wait for the answer will call again.
-        let _ = sender.send(reply);
     }
 }
 

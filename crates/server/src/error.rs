@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use rusqlite::ErrorCode;
+use rusqlite::ffi::{SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_WRITE};
+
 /// An error of the control loop.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -58,6 +61,30 @@ impl Error {
         move |source| Error::File { doing, path, source }
     }
 
+    /// Whether it failed because the disk has no space left.
+    pub fn lacks_space(&self) -> bool {
+        match self {
+            Error::State { source, .. } => source.sqlite_error_code() == Some(ErrorCode::DiskFull),
+            Error::File { source, .. } => is_full(source),
+            Error::Unreadable { .. } | Error::Illegal(_) | Error::Provider(_) | Error::Key(_) | Error::NoRun(_) => {
+                false
+            }
+        }
+    }
+
+    /// Whether SQLite says no more than that a write failed, as it does of a quota of the file system.
+    pub(crate) fn is_failed_write(&self) -> bool {
+        let Error::State { source, .. } = self else { return false };
+        let failures = [SQLITE_IOERR_WRITE, SQLITE_IOERR_SHMSIZE];
+        source.sqlite_error().is_some_and(|error| failures.contains(&error.extended_code))
+    }
+
+    /// The error with its cause, in one line.
+    pub(crate) fn with_cause(&self) -> String {
+        let cause = std::error::Error::source(self);
+        cause.map_or_else(|| self.to_string(), |cause| format!("{self}: {cause}"))
+    }
+
     /// The next thing to type, if known.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -84,15 +111,17 @@ fn file_hint(source: &std::io::Error) -> Option<String> {
         std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
             Some("choose a folder that you can write with `--home`".into())
         }
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            Some("free some space, or choose another folder with `--home`".into())
-        }
+        _ if is_full(source) => Some("free some space, or choose another folder with `--home`".into()),
         _ => Some("choose another folder with `--home FOLDER` or `GRADUS_HOME`".into()),
     }
 }
 
+/// Whether a disk, or what a user may use of it, is full.
+pub(crate) fn is_full(source: &std::io::Error) -> bool {
+    matches!(source.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+}
+
 /// Whether the contents of the database are damaged.
 fn is_damaged(source: &rusqlite::Error) -> bool {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    matches!(source.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+    matches!(source.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }

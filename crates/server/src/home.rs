@@ -1,16 +1,21 @@
-//! The home folder, which contains everything that gradus stores.
+//! The home folder, which contains everything that gradus stores, and what of it is refused for want of disk space.
+
+mod space;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{PipelineId, RunId, SweepId};
+use domain::{PipelineId, RunId, SweepId, Timestamp};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::error::Error;
+
+pub use space::{DiskSpace, Shortage, StoredKind};
 
 /// Longest path of a Unix socket, less a margin for the terminating zero and platform differences.
 const SOCKET_PATH_MAX: usize = 100;
@@ -24,6 +29,7 @@ const PROBE: Duration = Duration::from_millis(5);
 pub struct Home {
     root: PathBuf,
     owner: String,
+    space: Arc<DiskSpace>,
 }
 
 /// Held by the one process that runs the control loop of a home, or that is its server.
@@ -62,12 +68,23 @@ impl Home {
         }
         let root = fs::canonicalize(root).map_err(Error::file("open", root))?;
         let owner = owner(&root.join("owner"))?;
-        Ok(Home { root, owner })
+        let space = Arc::new(DiskSpace::of(&root));
+        Ok(Home { root, owner, space })
     }
 
     /// The folder itself, absolute.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// What this process refuses for want of disk space; clones of a home share it.
+    pub fn space(&self) -> &Arc<DiskSpace> {
+        &self.space
+    }
+
+    /// What the process that runs the loop refuses for want of disk space; nothing where none does.
+    pub fn shortages(&self, now: Timestamp) -> Vec<Shortage> {
+        space::read(&self.root, now)
     }
 
     /// The name that everything rented from here is tagged with.

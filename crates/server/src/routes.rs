@@ -43,7 +43,7 @@ pub fn serve(home: &Home, inbox: Sender<Wake>, quota: Option<Bytes>) -> Result<D
     let private = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(socket, private).map_err(Error::file("protect", socket))?;
     let calls = Router::new().route("/tick", post(heartbeat)).with_state(inbox);
-    let calls = calls.merge(files::router(home.runs(), quota)).layer(DefaultBodyLimit::max(BODY_MAX));
+    let calls = calls.merge(files::router(home, quota)).layer(DefaultBodyLimit::max(BODY_MAX));
     let router = Router::new().nest("/v1", calls);
     let (closed, close) = tokio::sync::oneshot::channel::<()>();
     let serve = move || {

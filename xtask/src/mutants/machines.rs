@@ -94,9 +94,9 @@ pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
         name: "measurements-block-the-end",
         harm: "a finished run never ends, and is billed, while its measurements cannot be stored",
-        file: "crates/server/src/control.rs",
-        from: "reply.measured = Some(if kept.is_ok() { reply.acknowledged } else { 0 });",
-        to: "if kept.is_err() { reply.acknowledged = 0; }\n            reply.measured = Some(reply.acknowledged);",
+        file: "crates/server/src/control/orders.rs",
+        from: "reply.measured = Some(if is_kept { reply.acknowledged } else { 0 });",
+        to: "if !is_kept { reply.acknowledged = 0; }\n            reply.measured = Some(reply.acknowledged);",
         test: CargoTest { package: "gradus-server", target: &["--test", "acknowledgement"], filter: "" },
     },
     SourceMutant {

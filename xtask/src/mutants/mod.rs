@@ -10,6 +10,7 @@ mod mutant;
 mod outputs;
 mod plans;
 pub(crate) mod seed;
+mod space;
 mod sweeps;
 mod table;
 mod training;

@@ -1,6 +1,6 @@
 //! Follows a run: runs the control loop or watches the process that does, and prints progress and the result.
 //!
-//! `liveness`, `progress`, `news` → `watch`, `report` → `narrator` → `history`, `attend` → `left_behind`, `result` → `elsewhere`.
+//! `liveness`, `progress`, `news`, `refused` → `watch`, `report` → `narrator` → `history`, `attend` → `left_behind`, `result` → `elsewhere`.
 
 pub mod attend;
 pub mod elsewhere;
@@ -12,6 +12,7 @@ pub mod news;
 pub mod output;
 mod pace;
 pub mod progress;
+pub mod refused;
 pub mod report;
 pub mod result;
 pub mod watch;

@@ -21,6 +21,7 @@ use super::liveness::{by_the_clock, meters, waiting};
 use super::news::News;
 use super::output::{OutputParts, ProgramOutput};
 use super::progress::{ProgressLine, fitted};
+use super::refused::RefusedNews;
 use super::watch::Watch;
 use crate::error::Error;
 use crate::figures::size;
@@ -52,6 +53,8 @@ pub struct Narrator {
     queued: Duration,
     /// For how long it has ended and has no bill.
     unbilled: Duration,
+    /// What was said of shortages of disk space.
+    refused: RefusedNews,
     /// Output of a run that is the user's own program.
     output: Option<ProgramOutput>,
     /// The output of such a run on a server.
@@ -85,6 +88,7 @@ impl Narrator {
             waits_for: None,
             queued: Duration::ZERO,
             unbilled: Duration::ZERO,
+            refused: RefusedNews::default(),
             output,
             parts: OutputParts::default(),
         }
@@ -102,6 +106,7 @@ impl Narrator {
             waits_for: None,
             queued: Duration::ZERO,
             unbilled: Duration::ZERO,
+            refused: RefusedNews::default(),
             output: None,
             parts: OutputParts::default(),
         }
@@ -139,6 +144,9 @@ impl Narrator {
             self.wait(printer)?;
             self.settle(printer)?;
             self.parts.end_poll(printer, is_stopping && !last);
+            if let Some(home) = &self.home {
+                self.refused.look(home, self.watch.id()).into_iter().for_each(|line| printer.say(line));
+            }
             if let Some(output) = self.output.as_mut().filter(|_| !printer.is_json() && !printer.is_quiet()) {
                 output.print(printer, last, is_stopping);
             }

@@ -31,6 +31,8 @@ pub struct KnownRun {
     pub waits_for: Option<RunId>,
     /// How its time was spent.
     pub goodput: Option<Goodput>,
+    /// What of it the server refuses for want of disk space.
+    pub refused: Vec<String>,
 }
 
 /// The cost of a run.
@@ -117,6 +119,7 @@ impl Server {
             newest: taken(&mut value["newest"]).into_iter().filter_map(point).collect(),
             waits_for: value["waits_for"].as_str().map(RunId::new),
             goodput: server::goodput_of_json(&value["goodput"]),
+            refused: taken(&mut value["refused"]).iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! The way from a handler to the control loop, which is another thread.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::failure::ApiError;
 use crate::control::{Question, Wake};
+use crate::home::{DiskSpace, StoredKind};
 
 /// Timeout for an answer of the loop.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -17,12 +19,13 @@ const ANSWER: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct LoopDoor {
     inbox: Sender<Wake>,
+    space: Arc<DiskSpace>,
 }
 
 impl LoopDoor {
-    /// The loop that reads from the other end.
-    pub fn new(inbox: Sender<Wake>) -> LoopDoor {
-        LoopDoor { inbox }
+    /// The loop that reads from the other end, and refuses what `space` says.
+    pub fn new(inbox: Sender<Wake>, space: Arc<DiskSpace>) -> LoopDoor {
+        LoopDoor { inbox, space }
     }
 
     /// Has an event appended; its number, once it is durable.
@@ -43,8 +46,15 @@ impl LoopDoor {
         match tokio::time::timeout(ANSWER, answered).await {
             Ok(Ok(Ok(Ok(seq)))) => Ok(seq),
             Ok(Ok(Ok(Err(illegal)))) => Err(ApiError::new(409, illegal.why)),
-            Ok(Ok(Err(_)) | Err(_)) | Err(_) => Err(ApiError::away()),
+            Ok(Ok(Err(_)) | Err(_)) | Err(_) => Err(self.unanswered()),
         }
+    }
+
+    /// Why the loop has appended nothing.
+    fn unanswered(&self) -> ApiError {
+        let shortages = self.space.shortages();
+        let full = shortages.iter().find(|shortage| shortage.stored == StoredKind::Events);
+        full.map_or_else(ApiError::away, |full| ApiError::full(507, std::slice::from_ref(full)))
     }
 
     /// Queries the world between two decisions of the loop.

@@ -7,6 +7,8 @@ use axum::response::{IntoResponse, Response};
 use domain::problem::{Problems, hints};
 use serde_json::json;
 
+use crate::home::Shortage;
+
 /// Why a request was not carried out; the body is `{"error": {"message", "hint"}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
@@ -63,6 +65,15 @@ impl ApiError {
     /// The loop is starting, ending, or was overtaken by another process.
     pub(super) fn away() -> ApiError {
         ApiError::new(503, "the control loop does not answer now").hint("send the request again")
+    }
+
+    /// There is no disk space for something, by which the server waits.
+    pub(super) fn full(status: u16, shortages: &[Shortage]) -> ApiError {
+        let lines: Vec<String> = shortages.iter().map(ToString::to_string).collect();
+        ApiError::new(status, lines.join("; ")).hint(
+            "free disk space on the server's machine (`gradus gc` shows what can be deleted there); nothing needs to be \
+             started again",
+        )
     }
 
     pub(super) fn inside(error: impl std::fmt::Display) -> ApiError {

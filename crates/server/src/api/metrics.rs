@@ -17,9 +17,13 @@ pub(super) async fn health() -> Json<Value> {
     Json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION"), "api": VERSION }))
 }
 
-/// The control loop answers.
+/// The control loop answers, and nothing is refused for want of disk space.
 pub(super) async fn ready(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
     let events = api.door.look(|world| world.last_seq).await?;
+    let shortages = api.home.space().shortages();
+    if !shortages.is_empty() {
+        return Err(ApiError::full(503, &shortages));
+    }
     Ok(Json(json!({ "status": "ready", "events": events })))
 }
 

@@ -196,7 +196,8 @@ pub fn serve(
     std::fs::set_permissions(&socket, private).map_err(Error::file("protect", &socket))?;
     let key = Arc::new(SecretKey::open(home.root())?);
     let reader = Arc::new(StateReader::open(home)?);
-    let (door, blobs) = (LoopDoor::new(inbox.clone()), Arc::new(BlobStore::new(&home.runs(), quota)));
+    let door = LoopDoor::new(inbox.clone(), home.space().clone());
+    let blobs = Arc::new(BlobStore::new(&home.runs(), quota, home.space().clone()));
     let api = Api { door, home: Arc::new(home.clone()), key, answers, reader, streams: follow::room(), blobs };
     let mut places = vec![format!("unix:{}", socket.display())];
     if let Some(listen) = listen {

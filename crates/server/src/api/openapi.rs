@@ -25,7 +25,7 @@ const fn get(path: &'static str, summary: &'static str, query: &'static [(&'stat
 
 /// A change of something that exists, without a body.
 const fn change(path: &'static str, summary: &'static str) -> Operation {
-    Operation { method: "post", path, summary, query: &[], body: None, statuses: &[202, 404, 409, 503] }
+    Operation { method: "post", path, summary, query: &[], body: None, statuses: &[202, 404, 409, 503, 507] }
 }
 
 /// Requests Server-Sent Events instead of JSON; they end with a message `end` when the run has ended and is billed.
@@ -36,7 +36,7 @@ const RUN_STATE: &str = "run state";
 
 const OPERATIONS: &[Operation] = &[
     get("/v1/health", "Whether the process answers", &[]),
-    get("/v1/ready", "Whether the control loop answers", &[]),
+    get("/v1/ready", "Whether the control loop answers, and nothing is refused for want of disk space", &[]),
     get("/v1/metrics", "Figures in the text format of Prometheus", &[]),
     get("/v1/openapi.json", "This document", &[]),
     get(
@@ -92,7 +92,7 @@ const OPERATIONS: &[Operation] = &[
         summary: "Submit a job; with the header `Idempotency-Key`, the same request sent again finds the same run",
         query: &[],
         body: Some("SubmitRequest"),
-        statuses: &[200, 201, 400, 408, 409, 413, 415, 422, 503],
+        statuses: &[200, 201, 400, 408, 409, 413, 415, 422, 503, 507],
     },
     get(
         "/v1/runs/{run}",
@@ -107,7 +107,7 @@ const OPERATIONS: &[Operation] = &[
         summary: "Save a checkpoint of a run, then stop it",
         query: &[],
         body: None,
-        statuses: &[202, 404, 409, 503],
+        statuses: &[202, 404, 409, 503, 507],
     },
     Operation {
         method: "post",
@@ -115,7 +115,7 @@ const OPERATIONS: &[Operation] = &[
         summary: "Resume a run from its newest checkpoint",
         query: &[],
         body: Some("ResumeRequest"),
-        statuses: &[202, 400, 404, 408, 409, 413, 415, 422, 503],
+        statuses: &[202, 400, 404, 408, 409, 413, 415, 422, 503, 507],
     },
     get(
         "/v1/runs/{run}/events",
@@ -146,7 +146,7 @@ const OPERATIONS: &[Operation] = &[
                   the same request sent again finds the same pipeline",
         query: &[],
         body: Some("SubmitRequest"),
-        statuses: &[200, 201, 400, 408, 409, 413, 415, 422, 503],
+        statuses: &[200, 201, 400, 408, 409, 413, 415, 422, 503, 507],
     },
     get("/v1/pipelines/{pipeline}", "Show a pipeline with the runs of its tasks", &[]),
     change("/v1/pipelines/{pipeline}/stop", "Save a checkpoint of the task that runs, then stop the pipeline"),
@@ -157,7 +157,7 @@ const OPERATIONS: &[Operation] = &[
                   the tasks after it",
         query: &[],
         body: Some("ResumeRequest"),
-        statuses: &[202, 400, 404, 408, 409, 413, 415, 422, 503],
+        statuses: &[202, 400, 404, 408, 409, 413, 415, 422, 503, 507],
     },
     get("/v1/schedules", "List schedules, with what each submits and when it is due next", &[]),
     Operation {
@@ -167,7 +167,7 @@ const OPERATIONS: &[Operation] = &[
                   `Idempotency-Key`, the same request sent again finds the same schedule",
         query: &[],
         body: Some("SubmitRequest"),
-        statuses: &[200, 201, 400, 408, 409, 413, 415, 422, 503],
+        statuses: &[200, 201, 400, 408, 409, 413, 415, 422, 503, 507],
     },
     get("/v1/schedules/{schedule}", "Show a schedule with its newest runs, sweeps or pipelines and their states", &[]),
     change("/v1/schedules/{schedule}/pause", "Submit nothing of a schedule until it is resumed"),
@@ -185,7 +185,7 @@ const OPERATIONS: &[Operation] = &[
                   sweep",
         query: &[],
         body: Some("SubmitRequest"),
-        statuses: &[200, 201, 400, 408, 409, 413, 415, 422, 503],
+        statuses: &[200, 201, 400, 408, 409, 413, 415, 422, 503, 507],
     },
     get(
         "/v1/sweeps/{sweep}",
@@ -199,7 +199,7 @@ const OPERATIONS: &[Operation] = &[
         summary: "Save a checkpoint of each running trial of a sweep, then stop it",
         query: &[],
         body: None,
-        statuses: &[202, 404, 409, 503],
+        statuses: &[202, 404, 409, 503, 507],
     },
     Operation {
         method: "post",
@@ -207,7 +207,7 @@ const OPERATIONS: &[Operation] = &[
         summary: "Resume a sweep with the trials that it would have had",
         query: &[],
         body: Some("SweepResumeRequest"),
-        statuses: &[202, 400, 404, 408, 409, 413, 415, 422, 503],
+        statuses: &[202, 400, 404, 408, 409, 413, 415, 422, 503, 507],
     },
     get(
         "/v1/sweeps/{sweep}/events",

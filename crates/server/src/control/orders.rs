@@ -1,16 +1,33 @@
-//! Orders on their way to an agent: completed, and not repeated where that changes nothing.
+//! Replies and orders on their way to an agent: completed, and not repeated where that changes nothing.
 
+use ::control::ReplyToAgent;
 use cloud::local;
 use domain::AttemptId;
 use domain::wire::{AgentCommand, Heartbeat};
 
-use super::{OperationNote, Running};
+use super::{OperationNote, Running, Waiting};
 use crate::files::Grant;
 
 impl Running<'_, '_> {
+    /// Stores an agent's measurements, and completes its reply with what only this process knows.
+    ///
+    /// Measurements do not influence decisions: if they cannot be stored, the agent retains them for a while, and the
+    /// run continues.
+    pub(super) fn reply(&mut self, reply: ReplyToAgent) {
+        let ReplyToAgent { to, run, mut reply } = reply;
+        let Some(Waiting { heartbeat, reply: sender }) = self.waiting.remove(&to) else { return };
+        if let Some(run) = run {
+            let is_kept = self.keep(&run, &heartbeat.instance, &heartbeat.entries);
+            reply.measured = Some(if is_kept { reply.acknowledged } else { 0 });
+        }
+        self.complete(&mut reply.orders, &heartbeat);
+        // An agent that did not wait for the answer will call again.
+        let _ = sender.send(reply);
+    }
+
     /// Leaves out what an agent does already, and completes the other orders for it with what only this process knows: the
     /// secret values of its job and the folder of its run.
-    pub(super) fn complete(&mut self, orders: &mut Vec<AgentCommand>, heartbeat: &Heartbeat) {
+    fn complete(&mut self, orders: &mut Vec<AgentCommand>, heartbeat: &Heartbeat) {
         // First, so that a job that runs is not opened, and its `grant.json` not read, with each heartbeat.
         orders.retain(|command| !is_done(command, heartbeat.attempt.as_ref()));
         let instance = self.controller.world().instances.get(&heartbeat.instance);

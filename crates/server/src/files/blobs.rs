@@ -6,7 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use axum::http::StatusCode;
@@ -15,7 +15,8 @@ use domain::files::is_safe;
 use serde::{Deserialize, Serialize};
 
 use super::limit::StorageLimit;
-use super::{Refused, failed};
+use super::{Refused, failed, note};
+use crate::home::{DiskSpace, StoredKind};
 
 /// One that is not whole yet.
 const PARTIAL: &str = ".partial";
@@ -52,17 +53,25 @@ pub struct BlobStore {
     limit: StorageLimit,
     /// One part at a time.
     changing: Mutex<()>,
+    space: Arc<DiskSpace>,
 }
 
 impl BlobStore {
     /// That beside the folder of all runs, which takes no more space with them than `quota`, where there is one.
-    pub(crate) fn new(runs: &Path, quota: Option<Bytes>) -> BlobStore {
-        BlobStore { folder: folder(runs), limit: StorageLimit::new(runs, quota), changing: Mutex::new(()) }
+    /// What is refused for want of space is known to `space`.
+    pub(crate) fn new(runs: &Path, quota: Option<Bytes>, space: Arc<DiskSpace>) -> BlobStore {
+        BlobStore { folder: folder(runs), limit: StorageLimit::new(runs, quota), changing: Mutex::new(()), space }
     }
 
     /// Stores a part; says also whether the blob has become whole by it. A part at another offset than that at which the
     /// next one is due has no effect, and the answer has that offset.
     pub(crate) fn put(&self, sha256: &str, part: &BlobPart, bytes: &[u8]) -> Result<(BlobState, bool), Refused> {
+        let stored = self.store(sha256, part, bytes);
+        note(&self.space, &StoredKind::Uploads, sha256, stored.as_ref().map(|(state, _)| state.is_whole));
+        stored
+    }
+
+    fn store(&self, sha256: &str, part: &BlobPart, bytes: &[u8]) -> Result<(BlobState, bool), Refused> {
         let (folder, name) = (self.place(sha256)?, part.name.as_deref().unwrap_or("file"));
         let end = part.offset.saturating_add(bytes.len() as u64);
         let total = part.total.unwrap_or(end);
@@ -194,7 +203,7 @@ mod tests {
     #[test]
     fn a_blob_is_resumed_and_named_once_it_is_what_its_hash_says() {
         let home = tempfile::tempdir().unwrap();
-        let store = BlobStore::new(&home.path().join("runs"), None);
+        let store = BlobStore::new(&home.path().join("runs"), None, Default::default());
         fs::create_dir_all(home.path().join("runs")).unwrap();
         let put = |offset, bytes: &[u8]| store.put(DIGITS, &part(offset, 10, "a.csv"), bytes).unwrap();
         assert_eq!(store.find(DIGITS), None);
@@ -223,7 +232,7 @@ mod tests {
     #[test]
     fn what_is_no_blob_is_refused_and_leaves_nothing() {
         let home = tempfile::tempdir().unwrap();
-        let store = BlobStore::new(&home.path().join("runs"), None);
+        let store = BlobStore::new(&home.path().join("runs"), None, Default::default());
         fs::create_dir_all(home.path().join("runs")).unwrap();
         let check = |sha256: &str, part: BlobPart, status: u16| {
             let refused = store.put(sha256, &part, b"012345678X").unwrap_err();

@@ -20,7 +20,12 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
+use domain::RunId;
 use domain::files::{BroughtPart, FileListing, KeepRequest, PartsRequest, Received, RunInput};
+
+use crate::clock;
+use crate::error::is_full;
+use crate::home::{DiskSpace, Home, StoredKind};
 
 pub(crate) use blobs::{BlobPart, BlobState, BlobStore};
 pub use grant::Grant;
@@ -36,13 +41,15 @@ pub(crate) struct Runs {
     /// Serializes changes: the fence must not change between the check and the rename.
     changing: std::sync::Mutex<()>,
     limit: StorageLimit,
+    space: Arc<DiskSpace>,
 }
 
 impl Runs {
-    /// Those in a folder; what agents send of them takes no more space than `quota`, where there is one.
-    pub(crate) fn new(folder: PathBuf, quota: Option<domain::Bytes>) -> Runs {
+    /// Those in a folder; what agents send of them takes no more space than `quota`, where there is one. What is refused for
+    /// want of space is known to `space`.
+    pub(crate) fn new(folder: PathBuf, quota: Option<domain::Bytes>, space: Arc<DiskSpace>) -> Runs {
         let limit = StorageLimit::new(&folder, quota);
-        Runs { folder, changing: std::sync::Mutex::new(()), limit }
+        Runs { folder, changing: std::sync::Mutex::new(()), limit, space }
     }
 
     /// The home folder, in which they are.
@@ -62,14 +69,14 @@ impl Runs {
 }
 
 /// The routes for files, below `/v1` or another prefix.
-pub(crate) fn router(folder: PathBuf, quota: Option<domain::Bytes>) -> Router {
+pub(crate) fn router(home: &Home, quota: Option<domain::Bytes>) -> Router {
     Router::new()
         .route("/runs/{run}/inputs/{input}", get(list_input).post(read_input))
         .route("/runs/{run}/mounts/{number}", get(list_mount).post(read_mount))
         .route("/runs/{run}/files", get(list_files).post(read_files))
         .route("/runs/{run}/files/{*path}", put(bring))
         .route("/runs/{run}/keep", post(keep))
-        .with_state(Arc::new(Runs::new(folder, quota)))
+        .with_state(Arc::new(Runs::new(home.runs(), quota, home.space().clone())))
 }
 
 async fn list_input(
@@ -125,7 +132,16 @@ async fn bring(
     Query(part): Query<BroughtPart>,
     body: Bytes,
 ) -> Result<Json<Received>, Refused> {
-    blocking(move || runs.bring(&run, &path, &part, &body)).await.map(Json)
+    blocking(move || {
+        let received = runs.bring(&run, &path, &part, &body);
+        // A part that was there already says nothing of the space that is left.
+        let has_grown = part.total.is_none() && !body.is_empty();
+        let is_stored = received.as_ref().map(|received| received.is_whole || has_grown);
+        note(&runs.space, &StoredKind::Files(RunId::new(run)), &path, is_stored);
+        received
+    })
+    .await
+    .map(Json)
 }
 
 async fn keep(
@@ -142,13 +158,22 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refused> +
     done.unwrap_or_else(|error| Err((StatusCode::INTERNAL_SERVER_ERROR, error.to_string())))
 }
 
+/// Notes whether something was refused for want of space, or was stored.
+fn note(space: &DiskSpace, stored: &StoredKind, place: &str, result: Result<bool, &Refused>) {
+    match result {
+        Ok(true) => space.accepted(stored, place, clock::now()),
+        Err((StatusCode::INSUFFICIENT_STORAGE, why)) => space.refused(stored, place, why, clock::now()),
+        Ok(false) | Err(_) => {}
+    }
+}
+
 /// An I/O error, passed on for the agent's log.
 fn failed(doing: &str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Refused {
     let doing = format!("cannot {doing} `{}`", path.display());
     move |error| {
         let status = match error.kind() {
             std::io::ErrorKind::NotFound => StatusCode::NOT_FOUND,
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StatusCode::INSUFFICIENT_STORAGE,
+            _ if is_full(&error) => StatusCode::INSUFFICIENT_STORAGE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         (status, format!("{doing}: {error}"))

@@ -1,13 +1,15 @@
 //! Files of runs: permissions, and the state after an interrupted transfer.
 
 use std::fs;
+use std::sync::Arc;
 
 use axum::http::StatusCode;
-use domain::Fence;
 use domain::files::{BroughtPart, FilePart, KeepRequest, PartsRequest};
+use domain::{Fence, RunId};
 use sha2::{Digest, Sha256};
 
 use super::{Grant, Runs, send};
+use crate::home::{DiskSpace, StoredKind};
 
 fn sha(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
@@ -23,7 +25,7 @@ fn scene(fence: u64) -> Scene {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("r");
     Grant { fence: Fence(fence), inputs: Default::default(), mounts: Default::default() }.write(&run).unwrap();
-    Scene { run, runs: Runs::new(folder.path().to_owned(), None), _folder: folder }
+    Scene { run, runs: Runs::new(folder.path().to_owned(), None, Default::default()), _folder: folder }
 }
 
 impl Scene {
@@ -90,7 +92,7 @@ fn a_file_has_the_time_that_it_has_on_its_machine() {
 #[test]
 fn what_is_beyond_the_quota_is_refused_as_by_a_full_disk() {
     let mut scene = scene(1);
-    scene.runs = Runs::new(scene._folder.path().to_owned(), Some(domain::Bytes(1 << 20)));
+    scene.runs = Runs::new(scene._folder.path().to_owned(), Some(domain::Bytes(1 << 20)), Default::default());
     let file = vec![7; 600 << 10];
     let length = file.len() as u64;
     assert_eq!(scene.bring("checkpoints/a", 1, 0, &file, &file), Ok((length, true)));
@@ -276,4 +278,34 @@ fn of_a_working_folder_only_what_is_copied_is_sent() {
     assert_eq!(sent(), [".gitignore", "lib/a.py", "train.py"]);
     fs::write(folder.path().join(".skyignore"), "lib\n.*\n").unwrap();
     assert_eq!(sent(), ["data/x.bin", "train.py"]);
+}
+
+#[test]
+fn what_there_is_no_space_for_is_known_until_that_file_is_here() {
+    let folder = tempfile::tempdir().unwrap();
+    Grant { fence: Fence(1), inputs: Default::default(), mounts: Default::default() }
+        .write(&folder.path().join("r"))
+        .unwrap();
+    let space = Arc::new(DiskSpace::default());
+    let runs = |quota| Arc::new(Runs::new(folder.path().to_owned(), quota, space.clone()));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let bring = |runs: &Arc<Runs>, path: &str, file: &[u8]| {
+        let (total, sha256) = (Some(file.len() as u64), Some(sha(file)));
+        let part = BroughtPart { fence: 1, offset: 0, total, sha256, modified: None, hole: 0 };
+        let place = axum::extract::Path(("r".to_owned(), path.to_owned()));
+        let body = axum::body::Bytes::copy_from_slice(file);
+        let brought = super::bring(axum::extract::State(runs.clone()), place, axum::extract::Query(part), body);
+        runtime.block_on(brought).map(|_| ()).map_err(|(status, _)| status)
+    };
+    let (small, file) = (runs(Some(domain::Bytes(1 << 20))), vec![7; 600 << 10]);
+    assert_eq!(bring(&small, "checkpoints/a", &file), Ok(()));
+    assert_eq!(space.shortages(), []);
+    assert_eq!(bring(&small, "checkpoints/b", &file), Err(StatusCode::INSUFFICIENT_STORAGE));
+    assert_eq!(bring(&small, "checkpoints/c", b"x"), Ok(()));
+    let known = space.shortages();
+    let [shortage] = &known[..] else { panic!("what still fits ends no shortage: {known:?}") };
+    assert_eq!((&shortage.stored, &*shortage.place), (&StoredKind::Files(RunId::new("r")), "checkpoints/b"));
+    assert!(shortage.why.contains("gradus serve --quota"), "{}", shortage.why);
+    assert_eq!(bring(&runs(None), "checkpoints/b", &file), Ok(()));
+    assert_eq!(space.shortages(), []);
 }

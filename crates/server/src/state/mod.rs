@@ -41,6 +41,9 @@ pub struct State {
     key: SecretKey,
     /// Settled runs and sweeps that stay in memory; `None` if all do.
     kept: Option<BTreeSet<RunOrSweep>>,
+    /// Whether commits fail as on a full disk.
+    #[cfg(test)]
+    pub(crate) is_full: std::sync::Arc<std::sync::atomic::AtomicBool>,
 }
 
 impl State {
@@ -71,7 +74,15 @@ impl State {
         let db = Connection::open_with_flags(&path, OpenFlags::default()).map_err(Error::sqlite("open", &path))?;
         sqlite::configure(&db, "full").map_err(Error::sqlite("open", &path))?;
         let world = read(&db, &path, &key, |db| load(db).map_err(Error::sqlite("read", &path)))?;
-        let state = State { db, path, world, key, kept };
+        let state = State {
+            db,
+            path,
+            world,
+            key,
+            kept,
+            #[cfg(test)]
+            is_full: std::sync::Arc::default(),
+        };
         state.check_key(&state.world)?;
         Ok(state)
     }
@@ -254,6 +265,11 @@ impl State {
         let path = self.path.clone();
         let doing = |doing| Error::sqlite(doing, &path);
         let Some(first) = records.first() else { return Ok(Commit::Done) };
+        #[cfg(test)]
+        if self.is_full.load(std::sync::atomic::Ordering::SeqCst) {
+            let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+            return Err(doing("write")(rusqlite::Error::SqliteFailure(full, None)));
+        }
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(doing("lock"))?;
         let (newest, rows) = (log::newest(&transaction), rows::head(&transaction));
         let before = Some(first.seq - 1);

@@ -81,7 +81,15 @@ fn print(records: &[Record], world: &World, key: Option<&SecretKey>, printer: &m
 /// Prints the operations log, oldest first: time, subject and problem.
 fn operations(home: &Home, printer: &mut Printer) -> Result<u8, Error> {
     let mut rows = Vec::new();
-    for (at, note) in Series::open(home)?.operations()? {
+    // On a full disk, what is refused cannot be written there yet.
+    let refused = home.shortages(server::clock::now()).into_iter().map(|shortage| (shortage.since, shortage.note()));
+    let mut notes = Series::open(home)?.operations()?;
+    for (since, refusal) in refused {
+        if !notes.iter().any(|(at, note)| *at == since && note.subject == refusal.subject) {
+            notes.push((since, refusal));
+        }
+    }
+    for (at, note) in notes {
         if printer.is_json() {
             let value = serde_json::json!({
                 "at": at, "subject": note.subject, "text": note.text, "is_mistake": note.is_mistake,

@@ -232,6 +232,23 @@ fn a_file_is_uploaded_in_parts_and_named_by_a_job() {
 }
 
 #[test]
+fn a_server_that_refuses_for_want_of_space_is_not_ready_and_says_why() {
+    let home = Home::new();
+    let server = Server::start_with(&home, &["--quota", "1 KB"]);
+    // Of no contents that are sent: they are refused before.
+    let sha256 = "84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882";
+    let (status, _) = server.try_ask("PUT", &format!("/v1/blobs/{sha256}?name=a.txt"), &[], &"0".repeat(2000)).unwrap();
+    assert_eq!(status, 507);
+    let (status, ready) = server.ask("GET", "/v1/ready", &Value::Null);
+    let message = ready["error"]["message"].as_str().unwrap_or_default();
+    assert_eq!((status, message.starts_with("no disk space for uploads: files of runs")), (503, true), "{ready}");
+    assert!(ready["error"]["hint"].as_str().unwrap().contains("gradus gc"), "{ready}");
+    assert_eq!(server.ask("GET", "/v1/runs", &Value::Null).0, 200, "reads are answered");
+    let operations = home.gradus(&["events", "--operations"]);
+    assert_eq!(operations.out.matches("no disk space for uploads").count(), 1, "{}", operations.out);
+}
+
+#[test]
 fn what_the_api_cannot_do_is_said_with_a_status_and_a_hint() {
     let home = Home::new();
     let server = Server::start(&home);

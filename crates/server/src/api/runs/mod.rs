@@ -290,8 +290,14 @@ pub(super) async fn show(
         "run": id, "state": known.state, "goodput": goodput, "word": known.state.word(), "plan": known.plan, "bill": known.bill,
         "cost_micro_usd": spent(&world, known, now).micros(), "submitted": known.submitted, "step": step,
         "waits_for": waits_for, "body": known, "attempts": attempts, "instances": instances, "newest": newest,
-        "last_seq": world.last_seq,
+        "last_seq": world.last_seq, "refused": refused(&api, &id),
     })))
+}
+
+/// What this run waits for because there is no disk space for it here.
+fn refused(api: &Api, id: &RunId) -> Vec<String> {
+    let shortages = api.home.space().shortages();
+    shortages.iter().filter(|shortage| shortage.concerns(id)).map(ToString::to_string).collect()
 }
 
 /// The run that uses the machine which this one waits for.

@@ -86,6 +86,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     machine::note_served(&home, &providers)?;
     machine::note_price(&home, args.price)?;
     disks::note_stops(&home)?;
+    log_shortages(&home, printer.is_json());
     let door = routes::serve(&home, sender.clone(), args.quota)?;
     let answers = Answers {
         planner: planner(settings.clone(), home.clone(), args.price),
@@ -121,6 +122,17 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         Left::Done | Left::Interrupted => printer.say("stopped; no run was open"),
     }
     Ok(exit::DONE)
+}
+
+/// Logs what is refused for want of disk space, and when that is over.
+fn log_shortages(home: &Home, is_json: bool) {
+    home.space().listen(move |line| {
+        let mut printer = Printer::new(is_json, false);
+        match is_json {
+            true => printer.json(&serde_json::json!({ "event": "disk_space", "message": line })),
+            false => printer.say(line),
+        }
+    });
 }
 
 /// The address to serve. One that other machines can reach requires TLS, or tokens could be intercepted.

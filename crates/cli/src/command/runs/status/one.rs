@@ -44,6 +44,8 @@ pub struct RunFacts<'a> {
     pub spent: Money,
     /// Usage of machines whose agent is gone.
     pub ended: BTreeMap<InstanceId, Usage>,
+    /// What of it is refused for want of disk space on the machine of the loop.
+    pub refused: Vec<String>,
 }
 
 /// The facts about a run of a home.
@@ -69,6 +71,7 @@ pub fn of_home<'a>(
         goodput: goodput(state, series, id)?,
         spent: plan::spent(world, run, &meters(home, world)),
         ended: run.instances.iter().filter_map(gone).collect(),
+        refused: refused(home, id),
     })
 }
 
@@ -92,6 +95,7 @@ impl<'a> From<&'a KnownRun> for RunFacts<'a> {
             goodput: known.goodput,
             spent: known.cost,
             ended: BTreeMap::new(),
+            refused: known.refused.clone(),
         }
     }
 }
@@ -110,6 +114,7 @@ pub fn show(facts: &RunFacts<'_>, key: Option<&SecretKey>, printer: &mut Printer
         let instances: Vec<_> = instances.map(|(id, one)| json!({ "instance": id, "body": one })).collect();
         let word = liveness.word(&run.state);
         let mut value = json!({ "run": id, "word": word, "body": run, "attempts": attempts, "instances": instances });
+        value["refused"] = json!(facts.refused);
         value["devices"] = json!(devices(facts));
         value["goodput"] = json!(facts.goodput.as_ref().map(goodput_json));
         value["saving"] = json!(plan::saving_of(world, run, &facts.newest));
@@ -122,6 +127,9 @@ pub fn show(facts: &RunFacts<'_>, key: Option<&SecretKey>, printer: &mut Printer
     printer.data(format!("run      {id}: {}", liveness.word(&run.state)));
     if let Some(why) = why(facts, run) {
         printer.data(format!("why      {why}"));
+    }
+    for refused in facts.refused.iter().filter(|_| !run.state.is_final()) {
+        printer.data(format!("disk     {refused}"));
     }
     printer.data(format!("job      {}", run.file));
     printer.data(format!("since    {}", time(run.submitted)));
@@ -149,6 +157,12 @@ pub fn show(facts: &RunFacts<'_>, key: Option<&SecretKey>, printer: &mut Printer
     }
     printer.data(format!("cost     {}", facts.spent));
     Ok(exit::DONE)
+}
+
+/// What of a run is refused for want of disk space.
+fn refused(home: &Home, id: &RunId) -> Vec<String> {
+    let shortages = home.shortages(server::clock::now());
+    shortages.iter().filter(|shortage| shortage.concerns(id)).map(ToString::to_string).collect()
 }
 
 /// How the time of a run was spent until now; `None` if its measurements cannot be read.

@@ -57,11 +57,11 @@ pub(in crate::api) fn router(
     (door, inbox): (LoopDoor, Inbox),
     quota: Option<domain::Bytes>,
 ) -> Router {
-    let runs = home.runs();
+    let files = crate::files::router(&home, quota);
     let gate = Gate { access, door, home, told: Arc::default() };
     let calls = Router::new().route("/tick", post(tick)).with_state(inbox);
     let guarded = calls
-        .merge(crate::files::router(runs, quota))
+        .merge(files)
         .layer(DefaultBodyLimit::max(routes::BODY_MAX))
         .layer(middleware::from_fn_with_state(gate.clone(), admit));
     let all = Router::new().route("/join", post(join)).with_state(gate).merge(guarded);

@@ -1,0 +1,157 @@
+//! A disk without space: the loop decides nothing while it cannot write an event, and continues once it can.
+//!
+//! Decisions that are not durable are void, so the controller is put back to what is on the disk, as by a restart. Agents
+//! get no answers meanwhile, and continue until their lease is over; queries are answered from what is on the disk.
+
+use std::time::{Duration, Instant};
+
+use domain::wire::{AgentEvent, Entry};
+use domain::{InstanceId, RunId};
+
+use super::Running;
+use crate::clock;
+use crate::error::{Error, is_full};
+use crate::home::StoredKind;
+
+/// Between two tries to write.
+const RETRY: Duration = Duration::from_secs(1);
+
+impl Running<'_, '_> {
+    /// Whether decisions can be written, as far as is known.
+    pub(super) fn is_writable(&mut self) -> bool {
+        let Some(until) = self.stalled else { return true };
+        if Instant::now() < until {
+            return false;
+        }
+        match self.control.home.space().probe() {
+            Ok(()) => {
+                self.stalled = None;
+                true
+            }
+            Err(error) => {
+                self.stall(&error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Decides nothing for a while.
+    pub(super) fn stall(&mut self, why: &str) {
+        self.control.home.space().refused(&StoredKind::Events, "", why, clock::now());
+        self.stalled = Some(Instant::now() + RETRY);
+    }
+
+    /// Whether the disk is full, by an error of a write.
+    pub(super) fn lacks_space(&self, error: &Error) -> bool {
+        let is_disk_full = || self.control.home.space().probe().is_err_and(|error| is_full(&error));
+        error.lacks_space() || error.is_failed_write() && is_disk_full()
+    }
+
+    /// Stores the measurements among an agent's entries; whether that was possible.
+    pub(super) fn keep(&mut self, run: &RunId, instance: &InstanceId, entries: &[Entry]) -> bool {
+        let kept = self.control.series.keep(clock::now(), run, instance, entries);
+        let space = self.control.home.space();
+        let is_measurement = |entry: &Entry| matches!(entry.event, AgentEvent::Reported { .. });
+        match &kept {
+            Err(error) if self.lacks_space(error) => {
+                space.refused(&StoredKind::Measurements, "", &error.with_cause(), clock::now());
+            }
+            Ok(()) if entries.iter().any(is_measurement) => space.accepted(&StoredKind::Measurements, "", clock::now()),
+            Ok(()) | Err(_) => {}
+        }
+        kept.is_ok()
+    }
+
+    /// Puts what is refused for want of space into the log of operations, once that can be written.
+    pub(super) fn note_shortages(&mut self) {
+        let space = self.control.home.space();
+        space.expire(clock::now());
+        if self.noted.elapsed() < RETRY {
+            return;
+        }
+        self.noted = Instant::now();
+        let notes = space.notes();
+        let written = notes.iter().take_while(|(at, note)| self.control.series.note(*at, note).is_ok());
+        space.noted(written.count());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    use std::sync::mpsc::{Sender, channel};
+
+    use cloud::Provider;
+    use domain::event::PipelineSubmitted;
+    use domain::{Event, PipelineId};
+    use tokio::sync::oneshot;
+
+    use super::super::{Control, Left, Question, Wake};
+    use super::*;
+    use crate::home::{Home, Shortage};
+    use crate::series::Series;
+    use crate::state::State;
+
+    /// Requests a pipeline; whether it is durable.
+    fn is_submitted(loop_: &Sender<Wake>, name: &str) -> bool {
+        let event = Event::PipelineSubmitted(Box::new(PipelineSubmitted {
+            pipeline: PipelineId::new(name),
+            tasks: vec!["first".into(), "second".into()],
+            budget: None,
+            request: String::new(),
+            file: "pipeline.yaml".into(),
+            user: None,
+            last_runs: Vec::new(),
+        }));
+        let (reply, answer) = oneshot::channel();
+        loop_.send(Wake::Request(Box::new(event), reply)).unwrap();
+        matches!(answer.blocking_recv(), Ok(Ok(_)))
+    }
+
+    /// The number of events that the loop decides by.
+    fn events(loop_: &Sender<Wake>) -> u64 {
+        let (reply, answer) = oneshot::channel();
+        let question = Question::new(move |world| reply.send(world.last_seq).unwrap());
+        loop_.send(Wake::Question(question)).unwrap();
+        answer.blocking_recv().unwrap()
+    }
+
+    #[test]
+    fn a_full_disk_ends_no_loop_and_it_continues_once_there_is_space() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let state = State::open_lean(&home).unwrap();
+        let is_full = state.is_full.clone();
+        let (sender, inbox) = channel();
+        let asker = sender.clone();
+        let providers: [Arc<dyn Provider>; 0] = [];
+        let mut control = Control::new(state, Series::open(&home).unwrap(), &home, &providers);
+        control.keeps_all = true;
+        let (space, asker) = (home.space(), &asker);
+        let (left, (refused, shortages, last)) = std::thread::scope(|scope| {
+            let asked = scope.spawn(move || {
+                is_full.store(true, Ordering::SeqCst);
+                let refused = !is_submitted(asker, "refused");
+                let shortages = space.shortages();
+                let during = events(asker);
+                is_full.store(false, Ordering::SeqCst);
+                let begun = Instant::now();
+                while !is_submitted(asker, "accepted") && begun.elapsed() < Duration::from_secs(60) {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                let last = (during, events(asker));
+                asker.send(Wake::Interrupt).unwrap();
+                (refused, shortages, last)
+            });
+            (control.run(&sender, &inbox, |_| false), asked.join().unwrap())
+        });
+        assert_eq!(left.unwrap(), Left::Interrupted, "it has not ended by itself");
+        assert!(refused);
+        let [Shortage { stored: StoredKind::Events, why, .. }] = &shortages[..] else { panic!("{shortages:?}") };
+        assert!(why.starts_with("cannot write the state in `"), "{why}");
+        assert_eq!(last, (0, 1), "what was refused is not known, and what came later is on the disk");
+        assert_eq!(home.space().shortages(), [], "and it is over");
+        assert_eq!(State::open(&home).unwrap().world().last_seq, 1);
+    }
+}

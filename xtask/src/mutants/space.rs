@@ -1,0 +1,38 @@
+//! Mutants of a server whose disk is full.
+
+use super::mutant::{CargoTest, SourceMutant};
+
+pub(super) const SPACE: &[SourceMutant] = &[
+    SourceMutant {
+        name: "a-full-disk-ends-the-server",
+        harm: "a server whose disk is full for a moment ends with the first event, and machines are billed until a person sees it",
+        file: "crates/server/src/control.rs",
+        from: ".filter(|error| self.lacks_space(error))",
+        to: ".filter(|error| self.lacks_space(error) && false)",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "a_full_disk_ends_no_loop" },
+    },
+    SourceMutant {
+        name: "files-are-refused-in-silence",
+        harm: "a server whose disk is full says that it is ready while runs wait with their results and are billed",
+        file: "crates/server/src/files/mod.rs",
+        from: "=> space.refused(stored, place, why, clock::now()),",
+        to: "=> drop((stored, place, why)),",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "until_that_file_is_here" },
+    },
+    SourceMutant {
+        name: "a-log-that-fits-ends-a-shortage",
+        harm: "the log of a server whose disk is nearly full has two lines for each try to send a checkpoint",
+        file: "crates/server/src/home/space.rs",
+        from: "shortage.stored == *stored && shortage.place == place",
+        to: "shortage.stored == *stored && place.len() < 1000",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "a_refusal_is_said_once" },
+    },
+    SourceMutant {
+        name: "what-is-refused-needs-disk-space",
+        harm: "`gradus status` shows nothing of a full disk, because nothing can be written about it",
+        file: "crates/server/src/home/space.rs",
+        from: "text.resize(FILE, b' ');",
+        to: "text.resize(text.len(), b' ');",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "read_what_is_refused_while_it_is" },
+    },
+];
