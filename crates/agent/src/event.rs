@@ -103,4 +103,6 @@ pub enum AttemptEvent {
     UploadMoved,
     /// So many bytes of them are left to send.
     UploadLeft(u64),
+    /// The loop's machine has no space for them, for this reason; they are sent again until there is.
+    UploadWaits(String),
 }

@@ -95,7 +95,7 @@ fn history(events: Vec<(u64, Event)>) -> Vec<Record> {
 
 fn seconds(step: u64, data_wait: u64, checkpoint: u64) -> StepTotals {
     let [step_us, data_wait_us, checkpoint_us] = [step, data_wait, checkpoint].map(|seconds| seconds * SECOND);
-    StepTotals { step_us, data_wait_us, checkpoint_us, began: None }
+    StepTotals { step_us, data_wait_us, checkpoint_us, began: None, ended: None }
 }
 
 fn parts(goodput: Goodput) -> BTreeMap<&'static str, u64> {
@@ -173,6 +173,28 @@ fn what_is_stopped_takes_no_time_and_a_program_is_productive_as_far_as_is_known(
     let found = goodput(&records, &BTreeMap::new(), &BTreeMap::new(), Timestamp(1_010 * SECOND as i64));
     let expected = [("start-up", 2 + 1), ("productive", 10 + 1 + 5), ("waiting for a machine", 4)];
     assert_eq!(parts(found), BTreeMap::from(expected));
+}
+
+/// Of 20 s after its start, the files of a program wait for 12 s for space on the loop's disk.
+#[test]
+fn what_waits_to_be_sent_at_the_end_is_not_productive() {
+    let check = |end: Option<AttemptEnd>| {
+        let mut events = vec![
+            (0, submitted()),
+            (0, rent(1)),
+            (0, launched(1)),
+            (0, intended(1, run().instance(1))),
+            (2, Event::AttemptReady { attempt: attempt(1), ready: None }),
+        ];
+        events.extend(end.map(|end| (22, ended(1, end))));
+        let sent = StepTotals { ended: Some(Timestamp(10 * SECOND as i64)), ..StepTotals::default() };
+        let steps = BTreeMap::from([(attempt(1), sent)]);
+        let found = goodput(&history(events), &steps, &BTreeMap::new(), Timestamp(22 * SECOND as i64));
+        assert_eq!(parts(found), BTreeMap::from([("start-up", 2), ("productive", 8), ("checkpoints", 12)]));
+    };
+    check(None);
+    check(Some(AttemptEnd::Succeeded));
+    check(Some(failed()));
 }
 
 /// Of 8 s, a program that was stopped imports for 2 s, makes steps for 5 s with 1 s of saving, and saves for 1 s at its end.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub use totals::{goodput_json, goodput_of_json};
 
 use control::OperationNote;
-use domain::rank::Report;
+use domain::rank::{Pause, Report};
 use domain::series::Point;
 use domain::wire::{AgentEvent, Entry};
 use domain::{AttemptId, InstanceId, RunId, Timestamp};
@@ -109,6 +109,10 @@ impl Series {
                 let is_new = statement.execute(row)? > 0;
                 if let (true, Report::Step(step)) = (is_new, report) {
                     totals::add(&transaction, run, &entry.attempt, (step, at))?;
+                }
+                if let Report::Pausing { pause: Pause::Sending { us } } = report {
+                    let ended = Timestamp(at.0.saturating_sub(i64::try_from(*us).unwrap_or(i64::MAX)));
+                    totals::end_output(&transaction, run, &entry.attempt, ended)?;
                 }
             }
             transaction.commit()

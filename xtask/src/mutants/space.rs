@@ -35,4 +35,20 @@ pub(super) const SPACE: &[SourceMutant] = &[
         to: "text.resize(text.len(), b' ');",
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "read_what_is_refused_while_it_is" },
     },
+    SourceMutant {
+        name: "a-wait-for-space-is-productive",
+        harm: "a run whose files wait for the server's full disk is shown as 100 % productive",
+        file: "crates/plan/src/world/goodput.rs",
+        from: "take(steps.ended.map_or(0, |ended| passed.until.since(ended).0))",
+        to: "take(steps.ended.map_or(0, |_| 0))",
+        test: CargoTest { package: "gradus-plan", target: &["--test", "goodput"], filter: "waits_to_be_sent" },
+    },
+    SourceMutant {
+        name: "a-wait-for-space-is-not-said",
+        harm: "a run waits for ten minutes with all of its files, and nothing that it prints says for what",
+        file: "crates/agent/src/travel/upload/mod.rs",
+        from: "if !is_waiting {",
+        to: "if is_waiting {",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "deleted_checkpoints_make_room" },
+    },
 ];

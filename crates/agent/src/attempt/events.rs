@@ -75,7 +75,8 @@ impl Attempt {
             AttemptEvent::StacksRecorded => self.stacks_recorded(now),
             AttemptEvent::UploadMoved => self.upload_moved(now),
             AttemptEvent::UploadLeft(left) => self.upload_left(left),
-            AttemptEvent::Uploaded(result) => self.sent(result),
+            AttemptEvent::UploadWaits(why) => self.upload_waits(&why, now),
+            AttemptEvent::Uploaded(result) => self.sent(result, now),
         }
     }
 

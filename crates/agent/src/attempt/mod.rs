@@ -117,7 +117,7 @@ enum Stage {
     /// Its outcome is known; remaining processes are being ended.
     Sweeping { end: AttemptEnd, kill_at: Duration, next: Duration, is_told: bool, seen: Option<i32> },
     /// All its processes have ended; its outputs are being uploaded.
-    Uploading { end: AttemptEnd, give_up: Duration, is_done: bool },
+    Uploading { end: AttemptEnd, since: Duration, give_up: Duration, is_done: bool },
 }
 
 struct Ending {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use control::StopReason;
 use domain::files::{RunInput, STILL_SENDING, local_mounts};
-use domain::rank::Report;
+use domain::rank::{Pause, Report};
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, Start};
 use domain::{Cause, Finding};
@@ -20,6 +20,9 @@ use crate::travel::{self, Brought, CheckpointDestination, UploadFailure, Uploade
 
 /// The minimum time for it if an attempt was told to stop.
 const LEAST: Duration = Duration::from_secs(2);
+
+/// Outputs that were there sooner than this have not kept the run waiting.
+const NOTABLE: Duration = Duration::from_secs(1);
 
 impl Tools {
     /// Where the checkpoints of an attempt are kept, if that is not only here.
@@ -91,7 +94,7 @@ impl Attempt {
             }
             Some(_) | None => true,
         };
-        let mut stage = Stage::Uploading { end, give_up: now + within, is_done };
+        let mut stage = Stage::Uploading { end, since: now, give_up: now + within, is_done };
         if is_done && self.uploader.is_some() {
             let why = "the machine was given back, or the loop did not answer";
             lack(&mut stage, &UploadFailure::unsent(Cause::InstanceLost, why), self.is_follower());
@@ -117,6 +120,16 @@ impl Attempt {
         vec![reported(Report::Note { text })]
     }
 
+    /// The loop's machine has no space for them. They wait here, as long as for anything that does not arrive.
+    pub(super) fn upload_waits(&self, why: &str, now: Duration) -> Vec<AgentEvent> {
+        let Stage::Uploading { since, .. } = self.stage else { return Vec::new() };
+        if self.is_follower() {
+            return Vec::new();
+        }
+        let text = format!("what was written waits on the machine: {why}");
+        vec![sending(now.saturating_sub(since)), reported(Report::Note { text })]
+    }
+
     /// There is less time for it.
     pub(super) fn hurry_upload(&mut self, until: Duration, now: Duration) {
         if let Stage::Uploading { give_up, .. } = &mut self.stage {
@@ -126,19 +139,24 @@ impl Attempt {
     }
 
     /// The upload is complete, or was given up. Reports what is missing, unless the end says so.
-    pub(super) fn sent(&mut self, result: Result<(), Box<UploadFailure>>) -> Vec<AgentEvent> {
+    pub(super) fn sent(&mut self, result: Result<(), Box<UploadFailure>>, now: Duration) -> Vec<AgentEvent> {
         let failure = result.err().map(|failure| {
             let finding = self.finding_there(failure.finding.clone());
             UploadFailure { finding, ..*failure }
         });
         let is_follower = self.is_follower();
-        let Stage::Uploading { is_done, .. } = &mut self.stage else { return Vec::new() };
+        let Stage::Uploading { is_done, since, .. } = &mut self.stage else { return Vec::new() };
         *is_done = true;
-        let Some(failure) = failure else { return Vec::new() };
-        if lack(&mut self.stage, &failure, is_follower) {
-            return Vec::new();
+        let took = now.saturating_sub(*since);
+        let mut events = Vec::new();
+        if took >= NOTABLE && !is_follower {
+            events.push(sending(took));
         }
-        vec![reported(Report::Note { text: failure.finding.message })]
+        let Some(failure) = failure else { return events };
+        if !lack(&mut self.stage, &failure, is_follower) {
+            events.push(reported(Report::Note { text: failure.finding.message }));
+        }
+        events
     }
 
     /// The end, once everything is there or the time for it is over.
@@ -177,6 +195,12 @@ fn lack(stage: &mut Stage, failure: &UploadFailure, is_follower: bool) -> bool {
     let Some(instead) = failure.instead_of(end).filter(|_| !is_follower) else { return false };
     *end = instead;
     matches!(end, AttemptEnd::Failed { .. })
+}
+
+/// For how long only outputs are sent, which is no productive time.
+fn sending(took: Duration) -> AgentEvent {
+    let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    reported(Report::Pausing { pause: Pause::Sending { us } })
 }
 
 /// A little less time, so that an answer comes within it.

@@ -115,7 +115,7 @@ impl Watchdog {
                 match pause {
                     Pause::Checkpoint => self.saving = Some(self.step),
                     Pause::SetUp => (self.heard, self.recent, self.saving) = (0, VecDeque::new(), None),
-                    Pause::Evaluation | Pause::Export => {}
+                    Pause::Evaluation | Pause::Export | Pause::Sending { .. } => {}
                 }
             }
             Report::Checkpointed(saved) => {

@@ -109,7 +109,8 @@ pub enum Report {
     /// Data is being prepared before the first step: number of samples that were read, decoded, measured or tokenized,
     /// counted once per pass. Sent only while it grows.
     Preparing { done: u64 },
-    /// Steps pause for something that has a time limit of its own. Stays with the agent.
+    /// Steps pause for something that has a time limit of its own. Stays with the agent, other than that of
+    /// [`Pause::Sending`].
     Pausing { pause: Pause },
     /// Something the user should know, and that does not end the run.
     Note { text: String },
@@ -135,6 +136,12 @@ pub enum Pause {
     Export,
     /// An earlier state is loaded, as at the start.
     SetUp,
+    /// All ranks have ended, and what they have written travels to the loop's machine or to a store. Said by the agent, of one
+    /// that takes long.
+    Sending {
+        /// For so many microseconds.
+        us: u64,
+    },
 }
 
 /// An agent's order.

@@ -23,6 +23,8 @@ pub struct StepTotals {
     pub checkpoint_us: u64,
     /// When the first of them began, as far as it is known: when it was heard of, without its own time.
     pub began: Option<Timestamp>,
+    /// Since when all ranks have ended and what they have written was only sent, where that took long.
+    pub ended: Option<Timestamp>,
 }
 
 impl StepTotals {
@@ -50,7 +52,8 @@ pub struct Goodput {
     pub start_up: Elapsed,
     /// Steps that waited for data.
     pub data_wait: Elapsed,
-    /// Snapshots, waiting for the checkpoint writer, and saving when it was told to stop.
+    /// Snapshots, waiting for the checkpoint writer, saving when it was told to stop, and sending what was written once all
+    /// ranks have ended.
     pub checkpoint: Elapsed,
     /// From the last step before a failure to the first step after it, while there was a machine.
     pub recovery: Elapsed,
@@ -210,6 +213,8 @@ impl Goodput {
             left -= taken;
             taken
         };
+        // When all ranks had ended, nothing was productive.
+        self.checkpoint.0 += take(steps.ended.map_or(0, |ended| passed.until.since(ended).0));
         let kept = |all: u64, lost: u64| all.saturating_sub(lost);
         let is_measured = steps.step_us > 0;
         self.lost.0 += take(lost.step_us);

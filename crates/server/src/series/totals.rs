@@ -14,7 +14,9 @@ use crate::error::Error;
 /// Makes the table, with the sums of what an earlier version has kept.
 pub(super) fn create(db: &Connection) -> rusqlite::Result<()> {
     db.execute_batch(
-        "CREATE TABLE IF NOT EXISTS step_begins (attempt TEXT PRIMARY KEY, run TEXT NOT NULL, at INTEGER NOT NULL) STRICT",
+        "CREATE TABLE IF NOT EXISTS step_begins (attempt TEXT PRIMARY KEY, run TEXT NOT NULL, at INTEGER NOT NULL) STRICT;
+         CREATE TABLE IF NOT EXISTS output_ends (attempt TEXT PRIMARY KEY, run TEXT NOT NULL, at INTEGER NOT NULL) STRICT;
+         CREATE INDEX IF NOT EXISTS output_ends_by_run ON output_ends (run);",
     )?;
     let exists = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'step_totals')";
     if db.query_row(exists, [], |row| row.get(0))? {
@@ -53,6 +55,13 @@ pub(super) fn add(
         checkpoint_us = checkpoint_us + excluded.checkpoint_us";
     let [all, wait, saving] = [step.step_us, step.data_wait_us, step.checkpoint_us].map(|micros| micros as i64);
     db.prepare_cached(sql)?.execute(params![attempt.as_str(), run.as_str(), all, wait, saving]).map(drop)
+}
+
+/// Notes since when an attempt only sends what it has written; the earliest time counts.
+pub(super) fn end_output(db: &Connection, run: &RunId, attempt: &AttemptId, at: Timestamp) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO output_ends VALUES (?1, ?2, ?3)
+        ON CONFLICT (attempt) DO UPDATE SET at = min(output_ends.at, excluded.at)";
+    db.prepare_cached(sql)?.execute(params![attempt.as_str(), run.as_str(), at.0]).map(drop)
 }
 
 /// Machine-readable goodput: total microseconds and their parts, and the productive share.
@@ -104,10 +113,17 @@ impl Series {
             let micros = |column| row.get::<_, i64>(column).map(|micros| micros.max(0) as u64);
             let [step_us, data_wait_us, checkpoint_us] = [micros(1)?, micros(2)?, micros(3)?];
             let began = row.get::<_, Option<i64>>(4)?.map(Timestamp);
-            let totals = StepTotals { step_us, data_wait_us, checkpoint_us, began };
+            let totals = StepTotals { step_us, data_wait_us, checkpoint_us, began, ended: None };
             Ok((AttemptId::new(row.get::<_, String>(0)?), totals))
         })?;
-        rows.collect()
+        let mut totals = rows.collect::<rusqlite::Result<BTreeMap<AttemptId, StepTotals>>>()?;
+        let mut statement = self.db.prepare_cached("SELECT attempt, at FROM output_ends WHERE run = ?1")?;
+        let mut rows = statement.query(params![run.as_str()])?;
+        while let Some(row) = rows.next()? {
+            let ended = Timestamp(row.get(1)?);
+            totals.entry(AttemptId::new(row.get::<_, String>(0)?)).or_default().ended = Some(ended);
+        }
+        Ok(totals)
     }
 
     /// The sum over the steps of an attempt after step `last`, which are its newest.
@@ -130,7 +146,7 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use domain::InstanceId;
-    use domain::rank::Fetching;
+    use domain::rank::{Fetching, Pause};
     use domain::wire::{AgentEvent, Entry};
 
     use super::*;
@@ -227,6 +243,20 @@ mod tests {
     }
 
     #[test]
+    fn output_has_ended_as_long_ago_as_it_was_sent_also_if_that_is_stored_late() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut series = Series::open(&Home::open(folder.path()).unwrap()).unwrap();
+        let (run, attempt) = (RunId::new("r"), AttemptId::new("r-a1"));
+        let sending = |seq, us| {
+            let report = Report::Pausing { pause: Pause::Sending { us } };
+            Entry { seq, attempt: attempt.clone(), event: AgentEvent::Reported { rank: 0, report } }
+        };
+        let entries = [sending(1, 0), sending(2, 5_000_000)];
+        series.keep(Timestamp(9_000_000), &run, &InstanceId::new("r-i1"), &entries).unwrap();
+        assert_eq!(series.step_totals(&run).unwrap()[&attempt].ended, Some(Timestamp(4_000_000)));
+    }
+
+    #[test]
     fn sums_are_those_of_what_was_kept_once_and_of_what_an_earlier_version_kept() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(folder.path()).unwrap();
@@ -234,10 +264,13 @@ mod tests {
         let entries: Vec<Entry> = (1..=5).map(|number| step(number, "r-a1", number)).collect();
         let check = |series: &Series| {
             let began = Some(Timestamp(1_000_000 - 101));
-            let totals = StepTotals { step_us: 515, data_wait_us: 50, checkpoint_us: 5, began };
+            let totals = StepTotals { step_us: 515, data_wait_us: 50, checkpoint_us: 5, began, ended: None };
             assert_eq!(series.step_totals(&run).unwrap(), BTreeMap::from([(AttemptId::new("r-a1"), totals)]));
             let after = series.after(&run, &AttemptId::new("r-a1"), 3).unwrap();
-            assert_eq!(after, StepTotals { step_us: 209, data_wait_us: 20, checkpoint_us: 2, began: None });
+            assert_eq!(
+                after,
+                StepTotals { step_us: 209, data_wait_us: 20, checkpoint_us: 2, began: None, ended: None }
+            );
         };
         let mut series = Series::open(&home).unwrap();
         series.keep(Timestamp(1_000_000), &run, &instance, &entries[..3]).unwrap();

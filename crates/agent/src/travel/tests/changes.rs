@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::scene::Scene;
 use super::{WITHIN, uploaded};
+use crate::event::{AttemptEvent, Wakeup};
 
 /// Until the loop's checkpoints are here, what is here may be older, and what is not here is not deleted.
 #[test]
@@ -82,7 +83,17 @@ fn on_a_full_disk_deleted_checkpoints_make_room_for_newer_ones() {
         scene.write("here/checkpoints/step-9-full", "new");
         uploader.finish(Duration::from_secs(if has_whole { 60 } else { 2 }));
         let is_there = |name: &str| scene.there().join("checkpoints").join(name).exists();
-        assert_eq!(uploaded(&inbox).is_ok(), has_whole, "what is left is no checkpoint, and nothing is deleted for it");
+        let mut waits = Vec::new();
+        let result = loop {
+            match inbox.recv_timeout(WITHIN).unwrap() {
+                Wakeup::Attempt(_, AttemptEvent::Uploaded(result)) => break result,
+                Wakeup::Attempt(_, AttemptEvent::UploadWaits(why)) => waits.push(why),
+                _ => {}
+            }
+        };
+        assert_eq!(result.is_ok(), has_whole, "what is left is no checkpoint, and nothing is deleted for it");
+        let said = ["the loop's machine has no space left: no space"];
+        assert!(has_whole || waits == said, "said once, however often it is tried: {waits:?}");
         assert_eq!([is_there("step-0-full"), is_there("step-9-full")], [!has_whole, has_whole]);
     }
 }

@@ -42,7 +42,10 @@ pub(super) fn uploaded(inbox: &mpsc::Receiver<Wakeup>) -> Result<(), Box<UploadF
     loop {
         match inbox.recv_timeout(Duration::from_secs(90)).unwrap() {
             Wakeup::Attempt(_, AttemptEvent::Uploaded(result)) => return result,
-            Wakeup::Attempt(_, AttemptEvent::UploadMoved | AttemptEvent::UploadLeft(_)) => {}
+            Wakeup::Attempt(
+                _,
+                AttemptEvent::UploadMoved | AttemptEvent::UploadLeft(_) | AttemptEvent::UploadWaits(_),
+            ) => {}
             other => panic!("{other:?}"),
         }
     }

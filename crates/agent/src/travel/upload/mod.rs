@@ -279,11 +279,18 @@ impl Upload {
 
     /// Sends everything, again and again until it is there or the time is over.
     fn finish(&mut self) -> Result<(), Box<UploadFailure>> {
-        let mut cause = None;
+        let (mut cause, mut is_waiting) = (None, false);
         loop {
             self.report_left();
             match self.round() {
                 Ok(()) => return Ok(()),
+                Err(error @ TravelError::Full(_)) => {
+                    if !is_waiting {
+                        self.tell(AttemptEvent::UploadWaits(error.to_string()));
+                    }
+                    is_waiting = true;
+                    cause = Some(error);
+                }
                 // What has failed before says more.
                 Err(TravelError::Late) => cause = cause.or(Some(TravelError::Late)),
                 Err(error) => cause = Some(error),
