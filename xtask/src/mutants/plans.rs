@@ -219,4 +219,12 @@ pub(super) const PLANS: &[SourceMutant] = &[
         to: "is_framework && named > 0 && trains_when_started(text);",
         test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "needs_no_known_name" },
     },
+    SourceMutant {
+        name: "long-names-are-one",
+        harm: "two runs whose names begin with the same 24 bytes share one entry: the machines of one are billed to the other",
+        file: "crates/domain/src/values/id.rs",
+        from: ".then_with(|| self.text().cmp(other.text()))",
+        to: "",
+        test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "names_are_ordered" },
+    },
 ];
