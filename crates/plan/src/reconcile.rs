@@ -20,9 +20,10 @@ mod room;
 mod scope;
 mod trials;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::event::RunEnd;
+use domain::rental::ProviderTraits;
 use domain::run::{AttemptEnd, Bill, InstanceState, Outcome, RunState, Sight, StopBy, Usage};
 use domain::sweep::{SweepEnd, Trial};
 use domain::{AttemptId, Cause, Elapsed, Fence, Finding, InstanceId, Job, Money, Offer, Plan, RunId, SweepId};
@@ -38,6 +39,7 @@ pub use limits::{budget_of, heartbeat, reached, time_to_end, wind_down};
 pub(crate) use limits::{live_rate, time_to_spend};
 pub use lost::is_lost;
 pub use observed::{LaunchDoubt, ObservedMachine, ObservedState};
+use observed::{LiveMachine, RunFacts};
 pub use order::members;
 pub use policy::Policy;
 pub use retry::{RetryBudget, retry_budget};
@@ -146,22 +148,23 @@ pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, sc
             room.take(id, run, 1);
             continue;
         }
-        for instance_id in run.instances.iter().filter(|id| !taken.machines.contains(id)) {
-            let Some(instance) = world.instances.get(instance_id) else { continue };
-            match choice::given_over(world, instance_id, instance) {
+        let of = RunFacts::new(world, facts, run);
+        for one in of.machines.iter().filter(|one| !taken.machines.contains(one.id)) {
+            match choice::given_over(world, one.id, one.instance) {
                 Some(action) => actions.push(action),
-                None => actions.extend(for_instance(world, facts, policy, run, instance_id, instance)),
+                None => actions.extend(for_instance(world, facts, policy, run, *one)),
             }
         }
         if run.state.is_final() {
             if run.bill.is_none()
+                && of.machines.is_empty()
                 && let Some(bill) = bill(world, run)
             {
                 actions.push(Action::Bill { run: id.clone(), bill });
             }
             continue;
         }
-        actions.extend(for_run(world, facts, policy, id, run, &mut room));
+        actions.extend(for_run(&of, policy, id, &mut room));
     }
     let ends: BTreeSet<RunId> = actions.iter().filter_map(Action::ended).cloned().collect();
     for (id, sweep) in scope.sweeps.iter().filter_map(|id| world.sweeps.get_key_value(id)) {
@@ -180,12 +183,11 @@ fn for_instance(
     facts: &ObservedState,
     policy: &Policy,
     run: &Run,
-    id: &InstanceId,
-    instance: &Instance,
+    machine: LiveMachine<'_>,
 ) -> Vec<Action> {
-    let sight = facts.machine(id).sight;
+    let LiveMachine { id, instance, seen } = machine;
+    let sight = seen.sight;
     let is_stopping = matches!(run.state, RunState::Stopping { .. });
-    let is_silent = is_silent(facts, policy, id, instance);
     let rented_for = |elapsed| Usage { started: instance.own_start(), elapsed };
     let failed = |why: String| gang::fail(world, run, id, Finding::new(Cause::InstanceLost, why));
     let gone = |usage: Usage| -> Vec<Action> {
@@ -199,15 +201,15 @@ fn for_instance(
         (_, Some(Sight::Gone(usage))) => gone(usage.unwrap_or(rented_for(Elapsed(0)))),
         // Missing is not gone: a new machine may not be listed yet. A provider without records of it cannot report its
         // usage, so the requested time counts.
-        (InstanceState::Releasing, Some(Sight::Unknown)) if facts.is_gone_by_absence(id, instance) => {
-            gone(rented_for(facts.rent(id, instance).unwrap_or_default()))
+        (InstanceState::Releasing, Some(Sight::Unknown)) if facts.is_gone_by_absence(machine) => {
+            gone(rented_for(machine.rent().unwrap_or_default()))
         }
         (InstanceState::Releasing, _) => {
-            if let Some(usage) = lost::abandoned(facts, policy, id, instance) {
+            if let Some(usage) = lost::abandoned(facts, policy, machine) {
                 return gone(usage);
             }
-            let lost = failed(format!("instance `{id}` cannot be reached"));
-            let lost = lost.filter(|_| lost::is_lost(facts, policy, id, instance));
+            let is_lost = lost::is_lost(&facts.traits, policy, instance, seen) && gang::works_on(world, run, id);
+            let lost = is_lost.then(|| failed(format!("instance `{id}` cannot be reached"))).flatten();
             lost.into_iter().chain([Action::Terminate { instance: id.clone() }]).collect()
         }
         (InstanceState::Intended, _) if run.state.is_final() || is_stopping => {
@@ -217,13 +219,15 @@ fn for_instance(
         (InstanceState::Intended, _) if sight == Some(Sight::Alive) || order::is_rented(world, id) => {
             vec![Action::RecordLaunch { instance: id.clone() }]
         }
-        (InstanceState::Intended, _) if order::is_first(world, id) && may_launch(facts, policy, id, instance) => {
+        (InstanceState::Intended, _) if order::is_first(world, id) && may_launch(facts, policy, machine) => {
             vec![Action::Launch { instance: id.clone() }]
         }
         (InstanceState::Intended, _) => Vec::new(),
         // A spare has nothing to save.
         (InstanceState::Launching | InstanceState::Up, _)
-            if run.state.is_final() || is_silent || (is_stopping && !gang::has_work(world, run, id)) =>
+            if run.state.is_final()
+                || is_silent(facts, policy, machine)
+                || (is_stopping && !gang::has_work(world, run, id)) =>
         {
             vec![Action::Release { instance: id.clone() }]
         }
@@ -237,97 +241,94 @@ fn for_instance(
 
 /// Whether an instance may be requested now: somebody waits for its run, no request is in flight, and an earlier one was
 /// long enough ago and cannot rent twice.
-fn may_launch(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
-    if facts.machine(id).is_launching || !facts.attended.contains(&instance.run) {
+fn may_launch(facts: &ObservedState, policy: &Policy, machine: LiveMachine<'_>) -> bool {
+    if machine.seen.is_launching || !facts.attended.contains(&machine.instance.run) {
         return false;
     }
-    let Some(doubt) = facts.machine(id).in_doubt else { return true };
+    let Some(doubt) = machine.seen.in_doubt else { return true };
     let is_rested = doubt.since >= policy.wait_in_doubt(doubt.requests);
-    is_rested && (!doubt.is_token_void || facts.is_gone_by_absence(id, instance))
+    is_rested && (!doubt.is_token_void || facts.is_gone_by_absence(machine))
 }
 
 /// Whether an agent has been silent for so long that its machine is given up.
-fn is_silent(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
-    facts.machine(id).silence.is_some_and(|silence| silence >= patience(facts, policy, instance))
+fn is_silent(facts: &ObservedState, policy: &Policy, machine: LiveMachine<'_>) -> bool {
+    let is_over = |silence: Elapsed| silence >= patience(&facts.traits, policy, machine.instance);
+    machine.seen.silence.is_some_and(is_over)
 }
 
 /// How long an agent may be silent. Before its first call the machine boots.
-fn patience(facts: &ObservedState, policy: &Policy, instance: &Instance) -> Elapsed {
+fn patience(traits: &BTreeMap<String, ProviderTraits>, policy: &Policy, instance: &Instance) -> Elapsed {
+    let traits = traits.get(&instance.offer.provider);
     match instance.state {
         InstanceState::Intended | InstanceState::Launching => {
-            facts.traits_of(instance).map_or(policy.silence, |traits| traits.boots_within.max(policy.silence))
+            traits.map_or(policy.silence, |traits| traits.boots_within.max(policy.silence))
         }
         InstanceState::Up | InstanceState::Releasing | InstanceState::Released { .. } => {
-            let is_remote = facts.traits_of(instance).is_some_and(|traits| traits.abandoned_within.is_some());
+            let is_remote = traits.is_some_and(|traits| traits.abandoned_within.is_some());
             if is_remote { policy.silence_remote } else { policy.silence }
         }
     }
 }
 
 /// The actions for a run that has not ended.
-fn for_run<'a>(
-    world: &'a World,
-    facts: &'a ObservedState,
-    policy: &'a Policy,
-    id: &'a RunId,
-    run: &'a Run,
-    room: &mut Room<'a>,
-) -> Vec<Action> {
+fn for_run<'a>(of: &RunFacts<'a>, policy: &Policy, id: &'a RunId, room: &mut Room<'a>) -> Vec<Action> {
+    let RunFacts { world, facts, run, .. } = *of;
     if let Some(action) = gang::ended(world, run) {
         return vec![action];
     }
     if let Some(end) = decided_end(world, run) {
         return vec![Action::End { run: id.clone(), end }];
     }
-    if let Some(action) = limits::limits(world, facts, policy, id, run) {
+    if let Some(action) = limits::limits(of, policy, id) {
         return vec![action];
     }
     if matches!(run.state, RunState::Stopping { .. }) {
         return Vec::new();
     }
     if let Some((attempt, state)) = world.active_attempt(run) {
-        return fleet::beside(world, facts, policy, (id, run), (attempt, state), room);
+        return fleet::beside(of, policy, id, (attempt, state), room);
     }
     if let Some(accumulate) = retry::more_micro_batches(run) {
         return vec![Action::HalveMicroBatch { run: id.clone(), accumulate }];
     }
-    let losers = choice::losers(world, run);
+    let losers = choice::losers(of);
     if !losers.is_empty() {
         return losers;
     }
-    if !facts.attended.contains(id) || !rested((world, facts, policy), id, run) {
+    if !facts.attended.contains(id) || !rested(of, policy, id) {
         return Vec::new();
     }
-    let machines = fleet::machines(world, facts, policy, run);
+    let machines = fleet::machines(of, policy);
     if machines.is_any_ending(facts, policy) {
         return Vec::new();
     }
     let up = machines.by_rank(run);
-    if let Some(members) = fleet::members(world, facts, policy, run, &machines) {
-        if !trials::may_start(world, facts, policy, run) {
+    if let Some(members) = fleet::members(of, policy, &machines) {
+        if !trials::may_start(of, policy) {
             return Vec::new();
         }
         let fence = Fence(run.attempts.len() as u64 + 1);
         let instances = up.into_iter().take(members).cloned().collect();
         return vec![Action::Start { run: id.clone(), attempt: id.attempt(fence), fence, instances }];
     }
-    let given_back = gang::give_back(world, facts, policy, run);
+    let given_back = gang::give_back(of, policy);
     // What is on its way out is waited for.
     let missing = order::missing_now(facts, run, &machines.usable, machines.missing(run));
     if !given_back.is_empty() {
         return given_back;
     }
-    rent_chosen((world, facts, policy), (id, run), &machines.usable, missing, room)
+    rent_chosen(of, policy, id, (machines.usable.as_slice(), missing), room)
 }
 
 /// Rents what a run needs more than what it has, as far as there is room and its budget pays for it.
 fn rent_chosen<'a>(
-    (world, facts, policy): (&'a World, &'a ObservedState, &'a Policy),
-    (id, run): (&'a RunId, &'a Run),
-    usable: &[(&InstanceId, &Instance)],
-    missing: usize,
+    of: &RunFacts<'a>,
+    policy: &Policy,
+    id: &'a RunId,
+    (usable, missing): (&[LiveMachine<'_>], usize),
     room: &mut Room<'a>,
 ) -> Vec<Action> {
+    let RunFacts { world, facts, run, .. } = *of;
     let count = fleet::rentable(id, run, usable.len(), missing, room);
     let mut chosen = choice::choose(facts, policy, run, usable, count);
     let is_full = count == 0 && (missing > 0 || !room.has_some(id, run, 0));
@@ -337,7 +338,7 @@ fn rent_chosen<'a>(
         return Vec::new();
     }
     loop {
-        let affords = limits::affords_rent(world, facts, policy, run, &chosen);
+        let affords = limits::affords_rent(of, policy, &chosen);
         if affords == Affords::Yes {
             break;
         }
@@ -357,7 +358,7 @@ fn rent_chosen<'a>(
         chosen.pop();
     }
     room.take(id, run, count);
-    order::rent(world, facts, (id, run), usable.len(), chosen)
+    order::rent(of, id, usable.len(), chosen)
 }
 
 /// The end caused by the newest attempt, or by the order to stop.
@@ -383,9 +384,9 @@ fn decided_end(world: &World, run: &Run) -> Option<RunEnd> {
 }
 
 /// Whether a run that failed without progress has waited long enough.
-fn rested((world, facts, policy): (&World, &ObservedState, &Policy), id: &RunId, run: &Run) -> bool {
-    match choice::wait(world, facts, run) {
+fn rested(of: &RunFacts<'_>, policy: &Policy, id: &RunId) -> bool {
+    match choice::wait(of) {
         Some(wait) => wait == Elapsed(0),
-        None => facts.quiet.get(id).is_none_or(|quiet| *quiet >= policy.rest(run)),
+        None => of.facts.quiet.get(id).is_none_or(|quiet| *quiet >= policy.rest(of.run)),
     }
 }

@@ -307,7 +307,7 @@ pub(super) const MACHINES: &[SourceMutant] = &[
         name: "a-machine-that-was-not-heard-costs-nothing",
         harm: "after a crash a machine is rented that the budget does not pay for",
         file: "crates/plan/src/reconcile/limits.rs",
-        from: "let most = spent(world, run, &facts.rents_at_most(world, run)) + useless;",
+        from: "let most = of.spent_at_most() + useless;",
         to: "let most = known;",
         test: CargoTest { package: "gradus-plan", target: &["--test", "billing"], filter: "" },
     },

@@ -111,8 +111,8 @@ pub(super) const SWEEPS: &[SourceMutant] = &[
         name: "trials-start-before-costs-are-known",
         harm: "after a restart a trial is started from a budget that others have spent while nobody listened",
         file: "crates/plan/src/reconcile.rs",
-        from: "if !trials::may_start(world, facts, policy, run) {",
-        to: "if !trials::may_start(world, facts, policy, run) && run.job.nodes() == 0 {",
+        from: "if !trials::may_start(of, policy) {",
+        to: "if !trials::may_start(of, policy) && run.job.nodes() == 0 {",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "no_attempt_of_a_trial_starts" },
     },
     SourceMutant {

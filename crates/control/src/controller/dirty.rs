@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::subject::EventSubject;
 use domain::{Elapsed, Event, InstanceId, RunId, SweepId};
-use plan::{ObservedState, RunOrSweep, Scope};
+use plan::{Instance, ObservedState, RunOrSweep, Scope};
 
 use super::{Controller, WatchedWork};
 
@@ -164,10 +164,8 @@ impl Controller {
             scope = Scope::all(&self.world);
             dirty.waiting = false;
         }
-        let lost: BTreeSet<InstanceId> = self.lost_instances();
+        self.note_lost();
         let dirty = &mut self.dirty;
-        dirty.waiting |= lost != dirty.lost;
-        dirty.lost = lost;
         if std::mem::take(&mut dirty.waiting) {
             scope.add_waiting(&self.world);
         }
@@ -177,14 +175,17 @@ impl Controller {
         scope
     }
 
-    fn lost_instances(&self) -> BTreeSet<InstanceId> {
-        if self.world.releasing_instances().next().is_none() {
-            return BTreeSet::new();
+    /// Notes which machines are lost. Others wait for the slots that they occupied.
+    fn note_lost(&mut self) {
+        let is_lost = |(id, instance): &(&InstanceId, &Instance)| {
+            let seen = self.machines.get(*id).map(|memory| self.absence(memory));
+            seen.is_some_and(|seen| plan::is_lost(&self.traits, &self.policy, instance, &seen))
+        };
+        let lost = || self.world.releasing_instances().filter(is_lost).map(|(id, _)| id);
+        if !lost().eq(&self.dirty.lost) {
+            let lost: BTreeSet<InstanceId> = lost().cloned().collect();
+            (self.dirty.lost, self.dirty.waiting) = (lost, true);
         }
-        let facts = self.releasing_facts();
-        let releasing = self.world.releasing_instances();
-        let lost = releasing.filter(|(id, instance)| plan::is_lost(&facts, &self.policy, id, instance));
-        lost.map(|(id, _)| id.clone()).collect()
     }
 
     /// Sets the timers of the items that were decided on; `known` is what was just observed of a scope.

@@ -30,38 +30,36 @@ impl Controller {
     /// The observed state of machines: of those of some runs, of all trials of some sweeps, and of all that are being
     /// released.
     pub(super) fn machine_facts(&self, scope: &Scope) -> ObservedState {
-        let mut facts = self.releasing_facts();
-        facts.shortages = self.shortages.left(self.now.monotonic);
+        let shortages = self.shortages.left(self.now.monotonic);
+        let (now, traits) = (self.now.wall, self.traits.clone());
+        let mut facts = ObservedState { now, traits, shortages, ..ObservedState::default() };
         let world = &self.world;
         let trials = scope.sweeps.iter().filter_map(|id| world.sweeps.get(id)).flat_map(|sweep| world.trials(sweep));
         let runs = scope.runs.iter().filter_map(|id| world.runs.get(id)).chain(trials.map(|(_, run)| run));
-        runs.flat_map(|run| run.instances.iter()).for_each(|id| self.add_machine(&mut facts, id));
-        facts
-    }
-
-    /// The observed state of the machines that are being released.
-    pub(super) fn releasing_facts(&self) -> ObservedState {
-        let traits = self.traits.clone();
-        let mut facts = ObservedState { now: self.now.wall, traits, ..ObservedState::default() };
-        self.world.releasing_instances().for_each(|(id, _)| self.add_machine(&mut facts, id));
-        facts
-    }
-
-    fn add_machine(&self, facts: &mut ObservedState, id: &InstanceId) {
-        // Of most machines of a long run nothing is remembered any more.
-        let Some(memory) = self.machines.get(id) else { return };
-        let Some(instance) = self.world.instances.get(id) else { return };
-        if matches!(instance.state, InstanceState::Released { .. }) {
-            return;
+        let is_other = |(_, instance): &(&InstanceId, &Instance)| instance.state != InstanceState::Releasing;
+        let others = runs.flat_map(|run| world.live_instances_of(run)).filter(is_other);
+        for (id, instance) in world.releasing_instances().chain(others) {
+            self.add_machine(&mut facts, id, instance);
         }
+        facts
+    }
+
+    fn add_machine(&self, facts: &mut ObservedState, id: &InstanceId, instance: &Instance) {
+        let Some(memory) = self.machines.get(id) else { return };
         if let Entry::Vacant(entry) = facts.machines.entry(id.clone()) {
             entry.insert(self.machine(instance, memory));
         }
     }
 
+    /// How long its agent is silent and its end is waited for: by these it is lost or not.
+    pub(super) fn absence(&self, memory: &MachineMemory) -> ObservedMachine {
+        let now = self.now.monotonic;
+        let ending = memory.end.first.map(|first| Elapsed(now.0.saturating_sub(first.0)));
+        ObservedMachine { silence: Some(self.silence_of(memory)), ending, ..ObservedMachine::default() }
+    }
+
     fn machine(&self, instance: &Instance, memory: &MachineMemory) -> ObservedMachine {
         let now = self.now.monotonic;
-        let since = |at: Elapsed| Elapsed(now.0.saturating_sub(at.0));
         let launch = &memory.launch;
         // A view taken while a request could still have its effect proves nothing.
         let missing =
@@ -74,16 +72,15 @@ impl Controller {
             sight: self.believed(instance, memory, traits),
             rent: rent.map(|rent| Elapsed(rent.0.saturating_sub(instance.before.0))),
             certain_rent: self.certain_rent(instance, memory, (silence, traits)),
-            silence: Some(silence),
             is_unheard: memory.heard.is_none(),
             missing: missing.map(Elapsed),
-            ending: memory.end.first.map(since),
             is_launching: launch.pending.is_some() || now < launch.not_before,
             in_doubt: is_in_doubt.then(|| LaunchDoubt {
                 requests: launch.requests,
-                since: since(launch.last),
+                since: Elapsed(now.0.saturating_sub(launch.last.0)),
                 is_token_void: self.is_token_void(memory, traits),
             }),
+            ..self.absence(memory)
         }
     }
 

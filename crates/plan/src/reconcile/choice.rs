@@ -8,15 +8,12 @@
 mod takeover;
 
 use domain::run::{InstanceState, RunState};
-use domain::{Cause, Elapsed, InstanceId, Offer};
+use domain::{Cause, Elapsed, Offer};
 
-use super::{Action, ObservedState, Policy};
-use crate::world::{Instance, Run, World};
+use super::{Action, LiveMachine, ObservedState, Policy, RunFacts};
+use crate::world::{Instance, Run};
 
 pub(super) use takeover::{given_over, kept_for_trials, takeovers};
-
-/// A machine of a run, by its name.
-type Named<'a> = (&'a InstanceId, &'a Instance);
 
 /// What a run may be rented, the plan's own choice first.
 pub fn offers(run: &Run) -> impl Iterator<Item = &Offer> {
@@ -52,18 +49,27 @@ impl<'a> MachineKind<'a> {
     }
 
     /// Whether one of so many machines more cannot be had now.
-    fn is_short(&self, facts: &ObservedState, run: &Run, usable: &[Named<'_>], missing: usize) -> bool {
-        self.machines(run, usable, missing).iter().any(|offer| is_short(facts, offer))
+    fn is_short(&self, facts: &ObservedState, run: &Run, usable: &[LiveMachine<'_>], missing: usize) -> bool {
+        let anchors = self.anchors(run, usable, missing);
+        let is_anchor_short = || self.anchor.is_some_and(|anchor| is_short(facts, anchor));
+        (anchors > 0 && is_anchor_short()) || (anchors < missing && is_short(facts, self.usual))
     }
 
     /// So many machines more, those on demand first: one of them is node rank 0.
-    fn machines(&self, run: &Run, usable: &[Named<'_>], missing: usize) -> Vec<Offer> {
-        let Some(anchor) = self.anchor else { return vec![self.usual.clone(); missing] };
-        let held = usable.iter().filter(|(_, instance)| is_anchor(run, &instance.offer)).count();
-        let anchors = (run.job.wants.on_demand as usize).saturating_sub(held).min(missing);
-        let mut machines = vec![anchor.clone(); anchors];
+    fn machines(&self, run: &Run, usable: &[LiveMachine<'_>], missing: usize) -> Vec<Offer> {
+        let anchors = self.anchor.into_iter().cycle().take(self.anchors(run, usable, missing));
+        let mut machines: Vec<Offer> = anchors.cloned().collect();
         machines.resize(missing, self.usual.clone());
         machines
+    }
+
+    /// How many of so many machines more are on demand.
+    fn anchors(&self, run: &Run, usable: &[LiveMachine<'_>], missing: usize) -> usize {
+        if self.anchor.is_none() {
+            return 0;
+        }
+        let held = usable.iter().filter(|one| is_anchor(run, &one.instance.offer)).count();
+        (run.job.wants.on_demand as usize).saturating_sub(held).min(missing)
     }
 }
 
@@ -74,7 +80,9 @@ pub(super) fn is_anchor(run: &Run, offer: &Offer) -> bool {
 
 /// How long an offer is not asked for, because it was refused a moment ago.
 fn shortage(facts: &ObservedState, offer: &Offer) -> Elapsed {
-    facts.shortages.get(&(offer.provider.clone(), offer.kind.clone())).copied().unwrap_or_default()
+    // There are few, and often none.
+    let is_it = |(provider, kind): &(String, String)| *provider == offer.provider && *kind == offer.kind;
+    facts.shortages.iter().find(|(key, _)| is_it(key)).map_or(Elapsed(0), |(_, left)| *left)
 }
 
 fn is_short(facts: &ObservedState, offer: &Offer) -> bool {
@@ -84,8 +92,9 @@ fn is_short(facts: &ObservedState, offer: &Offer) -> bool {
 /// How long a run waits until it asks for a machine, where it has a choice of them and was refused: until the first of them
 /// may be asked for. None where nothing was refused, or where it has a machine that is up: with that it may start, whatever
 /// is refused to others.
-pub(super) fn wait(world: &World, facts: &ObservedState, run: &Run) -> Option<Elapsed> {
-    let is_any_up = || world.live_instances_of(run).any(|(_, instance)| instance.state == InstanceState::Up);
+pub(super) fn wait(of: &RunFacts<'_>) -> Option<Elapsed> {
+    let RunFacts { facts, run, .. } = *of;
+    let is_any_up = || of.machines.iter().any(|one| one.instance.state == InstanceState::Up);
     if run.plan.alternatives.is_empty() || is_any_up() {
         return None;
     }
@@ -107,7 +116,7 @@ pub(super) fn choose(
     facts: &ObservedState,
     policy: &Policy,
     run: &Run,
-    usable: &[Named<'_>],
+    usable: &[LiveMachine<'_>],
     missing: usize,
 ) -> Vec<Offer> {
     if run.plan.alternatives.is_empty() {
@@ -115,33 +124,37 @@ pub(super) fn choose(
     }
     if run.job.machines() > 1 {
         let is_there = |kind: &MachineKind<'_>| !kind.is_short(facts, run, usable, missing);
-        let held = usable.first().map(|(_, instance)| MachineKind::of(run, &instance.offer));
+        let held = usable.first().map(|one| MachineKind::of(run, &one.instance.offer));
         let chosen = held.or_else(|| MachineKind::all(run).find(is_there)).filter(is_there);
         return chosen.map_or(Vec::new(), |kind| kind.machines(run, usable, missing));
     }
-    let is_asked = |offer: &&Offer| usable.iter().any(|(_, instance)| instance.offer.kind == offer.kind);
+    let is_asked = |offer: &&Offer| usable.iter().any(|one| one.instance.offer.kind == offer.kind);
     let fresh = offers(run).filter(|offer| !is_short(facts, offer) && !is_asked(offer));
-    fresh.take(entrants(facts, policy, run, usable)).cloned().collect()
+    fresh.take(entrants(policy, run, usable)).cloned().collect()
 }
 
 /// How many machines more are asked for at the same time, of which one is kept.
-fn entrants(facts: &ObservedState, policy: &Policy, run: &Run, usable: &[Named<'_>]) -> usize {
-    if usable.iter().any(|(_, instance)| instance.state != InstanceState::Intended) {
+fn entrants(policy: &Policy, run: &Run, usable: &[LiveMachine<'_>]) -> usize {
+    if usable.iter().any(|one| one.instance.state != InstanceState::Intended) {
         return 0;
     }
-    let is_late = |id: &InstanceId| facts.machine(id).silence.is_some_and(|silence| silence >= policy.hedge);
-    let late = usable.iter().filter(|(id, _)| is_late(id)).count();
+    let is_late = |one: &&LiveMachine<'_>| one.seen.silence.is_some_and(|silence| silence >= policy.hedge);
+    let late = usable.iter().filter(is_late).count();
     let width = if run.waits == 0 && late == 0 { 1 } else { policy.race.max(1) };
     width.saturating_sub(usable.len() - late).min(policy.race.max(1).saturating_sub(usable.len()))
 }
 
 /// Gives back what lost a race: as many machines are had as the run needs, and more were asked for.
-pub(super) fn losers(world: &World, run: &Run) -> Vec<Action> {
+pub(super) fn losers(of: &RunFacts<'_>) -> Vec<Action> {
+    let run = of.run;
     let needed = run.job.machines() as usize;
+    if run.plan.alternatives.is_empty() || of.machines.len() <= needed {
+        return Vec::new();
+    }
     // One that will be reclaimed is released for that reason.
-    let is_held = |(_, instance): &Named<'_>| instance.state != InstanceState::Releasing && instance.reclaim.is_none();
-    let mut held: Vec<Named<'_>> = world.live_instances_of(run).filter(is_held).collect();
-    if run.plan.alternatives.is_empty() || held.len() <= needed {
+    let is_held = |instance: &Instance| instance.state != InstanceState::Releasing && instance.reclaim.is_none();
+    let mut held: Vec<LiveMachine<'_>> = of.machines.iter().copied().filter(|one| is_held(one.instance)).collect();
+    if held.len() <= needed {
         return Vec::new();
     }
     let rank = |state: &InstanceState| match state {
@@ -149,39 +162,35 @@ pub(super) fn losers(world: &World, run: &Run) -> Vec<Action> {
         InstanceState::Launching => 1,
         InstanceState::Intended | InstanceState::Releasing | InstanceState::Released { .. } => 2,
     };
-    if held.iter().filter(|(_, instance)| rank(&instance.state) < 2).count() < needed {
+    if held.iter().filter(|one| rank(&one.instance.state) < 2).count() < needed {
         return Vec::new();
     }
     // Of those that are had, the one that the plan names first.
     let named = || run.plan.anchors.iter().chain(offers(run));
     let place = |wanted: &Offer| named().position(|offer| offer.kind == wanted.kind).unwrap_or(usize::MAX);
-    held.sort_by_key(|(_, instance)| (rank(&instance.state), place(&instance.offer), instance.intended));
-    held.split_off(needed).into_iter().map(|(id, _)| Action::GiveUpRace { instance: id.clone() }).collect()
+    held.sort_by_key(|one| (rank(&one.instance.state), place(&one.instance.offer), one.instance.intended));
+    held.split_off(needed).into_iter().map(|one| Action::GiveUpRace { instance: one.id.clone() }).collect()
 }
 
 /// Whether machines that must reach each other cannot be completed with their own kind now, but with another one.
-pub(super) fn is_stuck(world: &World, facts: &ObservedState, run: &Run) -> bool {
+pub(super) fn is_stuck(of: &RunFacts<'_>) -> bool {
+    let RunFacts { world, facts, run, .. } = *of;
     if run.job.nodes() == 1 || run.plan.alternatives.is_empty() || world.active_attempt(run).is_some() {
         return false;
     }
-    let held = world.live_instances_of(run).filter(|(_, instance)| instance.state != InstanceState::Releasing);
-    let held: Vec<Named<'_>> = held.collect();
+    let held = of.machines.iter().filter(|one| one.instance.state != InstanceState::Releasing);
+    let held: Vec<LiveMachine<'_>> = held.copied().collect();
     let missing = (run.job.least_nodes() as usize).saturating_sub(held.len());
-    held.first().is_some_and(|(_, one)| MachineKind::of(run, &one.offer).is_short(facts, run, &held, missing))
+    held.first().is_some_and(|one| MachineKind::of(run, &one.instance.offer).is_short(facts, run, &held, missing))
         && MachineKind::all(run).any(|kind| kind.shortage(facts) == Elapsed(0))
 }
 
 /// When an unanswered request is not waited for alone any more.
-pub(super) fn due(
-    facts: &ObservedState,
-    policy: &Policy,
-    id: &InstanceId,
-    instance: &Instance,
-    run: &Run,
-) -> Option<Elapsed> {
-    if instance.state != InstanceState::Intended || run.plan.alternatives.is_empty() || run.job.machines() > 1 {
+pub(super) fn due(policy: &Policy, machine: LiveMachine<'_>, run: &Run) -> Option<Elapsed> {
+    let is_asked_for = machine.instance.state == InstanceState::Intended;
+    if !is_asked_for || run.plan.alternatives.is_empty() || run.job.machines() > 1 {
         return None;
     }
-    let silence = facts.machine(id).silence?;
+    let silence = machine.seen.silence?;
     policy.hedge.0.checked_sub(silence.0).filter(|left| *left > 0).map(Elapsed)
 }

@@ -1,34 +1,33 @@
 //! When to decide next: the earliest moment at which time alone changes the result of [`reconcile`](super::reconcile).
 
 use domain::run::{InstanceState, RunState};
-use domain::{Elapsed, InstanceId, Money, RunId, Timestamp};
+use domain::{Elapsed, Money, RunId, Timestamp};
 
-use super::limits::{lease_due, live_rate, rate_now, reserve_of, spent_so_far, spent_to_stop, time_to_spend};
-use super::{ObservedState, Policy, choice, fleet, gang, lost, patience, trials};
-use crate::world::{Instance, Run, SweepRecord, SweepState, World};
+use super::limits::{lease_due, rate_now, rate_of_machines, reserve_of, spent_to_stop, time_to_spend};
+use super::{LiveMachine, ObservedState, Policy, RunFacts, choice, fleet, gang, lost, patience, trials};
+use crate::world::{Run, SweepRecord, SweepState, World};
 
 /// How long until time alone changes the actions for a run; `None` if only an event can. Any new information triggers a
 /// new decision at once.
 pub fn run_due(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> Option<Elapsed> {
-    let machines = run.instances.iter().filter_map(|id| world.instances.get_key_value(id));
-    let machine = |(id, instance)| {
-        let hedge = choice::due(facts, policy, id, instance, run);
-        let (silent, retry) = (instance_due(facts, policy, id, instance), retry_due(facts, policy, id, instance));
-        [silent, retry, hedge].into_iter().flatten().min()
+    let of = &RunFacts::new(world, facts, run);
+    let machine = |one: &LiveMachine<'_>| {
+        let (silent, retry) = (instance_due(facts, policy, *one), retry_due(policy, *one));
+        [silent, retry, choice::due(policy, *one, run)].into_iter().flatten().min()
     };
-    let machines = machines.filter_map(machine).min();
+    let machines = of.machines.iter().filter_map(machine).min();
     if run.state.is_final() || matches!(run.state, RunState::Stopping { .. }) {
         return machines;
     }
     let deadline = run.job.deadline.map(|deadline| until(facts.now, run.submitted, deadline.micros()));
-    let budget = budget_due(world, facts, policy, run);
-    let lease = lease_due(world, facts, policy, run);
-    let rested = match choice::wait(world, facts, run) {
+    let budget = budget_due(of, policy);
+    let lease = lease_due(of, policy);
+    let rested = match choice::wait(of) {
         Some(wait) => Some(wait).filter(|wait| *wait > Elapsed(0)),
         None => facts.quiet.get(id).and_then(|quiet| left(policy.rest(run), *quiet)),
     };
-    let incomplete = gang::due(world, facts, policy, run);
-    let fleet = fleet::due(world, facts, policy, run).filter(|_| run.job.machines() > 1);
+    let incomplete = gang::due(of, policy);
+    let fleet = fleet::due(of, policy).filter(|_| run.job.machines() > 1);
     let waits = [machines, deadline, budget, lease, rested, incomplete, fleet, choice::reopens(facts, run)];
     waits.into_iter().flatten().min()
 }
@@ -50,36 +49,35 @@ pub fn sweep_due(world: &World, facts: &ObservedState, policy: &Policy, sweep: &
 }
 
 /// When an agent has been silent for too long.
-fn instance_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {
-    match instance.state {
+fn instance_due(facts: &ObservedState, policy: &Policy, machine: LiveMachine<'_>) -> Option<Elapsed> {
+    match machine.instance.state {
         InstanceState::Released { .. } => None,
-        InstanceState::Releasing => lost::due(facts, policy, id, instance),
+        InstanceState::Releasing => lost::due(facts, policy, machine),
         InstanceState::Intended | InstanceState::Launching | InstanceState::Up => {
-            left(patience(facts, policy, instance), facts.machine(id).silence?)
+            left(patience(&facts.traits, policy, machine.instance), machine.seen.silence?)
         }
     }
 }
 
 /// When an uncertain launch is repeated.
-fn retry_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {
-    if !matches!(instance.state, InstanceState::Intended) || facts.machine(id).is_launching {
+fn retry_due(policy: &Policy, machine: LiveMachine<'_>) -> Option<Elapsed> {
+    if !matches!(machine.instance.state, InstanceState::Intended) || machine.seen.is_launching {
         return None;
     }
-    let doubt = facts.machine(id).in_doubt?;
+    let doubt = machine.seen.in_doubt?;
     left(policy.wait_in_doubt(doubt.requests), doubt.since)
 }
 
 /// When a run has spent its budget, or the share for its alert.
-fn budget_due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
-    let budget = run.job.budget?;
-    let reserved = rate_now(world, run).cost(reserve_of(world, facts, policy, run));
+fn budget_due(of: &RunFacts<'_>, policy: &Policy) -> Option<Elapsed> {
+    let budget = of.run.job.budget?;
+    let reserved = rate_now(of).cost(reserve_of(of, policy));
     let stop = budget.max.micros().saturating_sub(reserved.micros());
     let alert = (budget.max.micros() as f64 * budget.alert.get()).ceil() as i64;
-    let left = |limit: i64, spent: Money| {
-        time_to_spend(Money::from_micros(limit.saturating_sub(spent.micros())), live_rate(world, run))
-    };
-    let alerts = if run.alerted { None } else { left(alert, spent_so_far(world, facts, run)) };
-    left(stop, spent_to_stop(world, facts, run)).into_iter().chain(alerts).min()
+    let rate = rate_of_machines(of);
+    let left = |limit: i64, spent: Money| time_to_spend(Money::from_micros(limit.saturating_sub(spent.micros())), rate);
+    let alerts = if of.run.alerted { None } else { left(alert, of.spent_so_far()) };
+    left(stop, spent_to_stop(of)).into_iter().chain(alerts).min()
 }
 
 /// The remainder of a wait; `None` once it is over, because it has no further effect.

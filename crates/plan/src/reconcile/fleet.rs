@@ -9,52 +9,57 @@ use domain::{AttemptId, Elapsed, InstanceId, RunId};
 
 use super::limits::Affords;
 use super::room::Room;
-use super::{Action, ObservedState, Policy, choice, gang, is_silent, limits, lost, order};
-use crate::world::{AttemptState, Instance, Run, RunAttempt, World};
+use super::{Action, LiveMachine, ObservedState, Policy, RunFacts, choice, gang, is_silent, limits, lost, order};
+use crate::world::{AttemptState, Run, RunAttempt, World};
 
 /// The machines of a run that are not gone, oldest first.
 pub(super) struct Machines<'a> {
     /// Those that it uses, or will.
-    pub usable: Vec<(&'a InstanceId, &'a Instance)>,
+    pub usable: Vec<LiveMachine<'a>>,
     /// How many are on their way out.
     leaving: usize,
 }
 
 /// The machines of a run. One that is lost is not waited for, and neither is one that is about to be taken back: another
 /// is rented while it is still on its way out.
-pub(super) fn machines<'a>(world: &'a World, facts: &ObservedState, policy: &Policy, run: &'a Run) -> Machines<'a> {
-    let reachable = |(id, instance): &(&InstanceId, &Instance)| {
-        instance.reclaim.is_none() && !instance.lost_race && !lost::is_lost(facts, policy, id, instance)
-    };
-    let (usable, leaving): (Vec<_>, Vec<_>) = world
-        .live_instances_of(run)
-        .filter(reachable)
-        .partition(|(_, instance)| instance.state != InstanceState::Releasing);
-    Machines { usable, leaving: leaving.len() }
+pub(super) fn machines<'a>(of: &RunFacts<'a>, policy: &Policy) -> Machines<'a> {
+    let mut machines = Machines { usable: Vec::new(), leaving: 0 };
+    for one in &of.machines {
+        let instance = one.instance;
+        let is_lost = || lost::is_lost(&of.facts.traits, policy, instance, one.seen);
+        if instance.reclaim.is_some() || instance.lost_race || is_lost() {
+            continue;
+        }
+        if instance.state == InstanceState::Releasing {
+            machines.leaving += 1;
+        } else {
+            machines.usable.push(*one);
+        }
+    }
+    machines
 }
 
 impl<'a> Machines<'a> {
     /// Whether one has just ended or is given up: that is written down first, and the next round sees it.
     pub fn is_any_ending(&self, facts: &ObservedState, policy: &Policy) -> bool {
-        let is_gone = |id: &InstanceId| matches!(facts.machine(id).sight, Some(Sight::Gone(_)));
+        let is_gone = |one: &LiveMachine<'_>| matches!(one.seen.sight, Some(Sight::Gone(_)));
         // One whose launch is in doubt has no agent that could be silent.
-        let is_given_up = |id: &InstanceId, instance: &Instance| {
-            instance.state != InstanceState::Intended && is_silent(facts, policy, id, instance)
-        };
-        self.usable.iter().any(|(id, instance)| is_gone(id) || is_given_up(id, instance))
+        let is_given_up =
+            |one: &LiveMachine<'_>| one.instance.state != InstanceState::Intended && is_silent(facts, policy, *one);
+        self.usable.iter().any(|one| is_gone(one) || is_given_up(one))
     }
 
     /// Those whose agents speak, the oldest first.
     pub fn up(&self) -> Vec<&'a InstanceId> {
-        let up = self.usable.iter().filter(|(_, instance)| instance.state == InstanceState::Up);
-        up.map(|(id, _)| *id).collect()
+        let up = self.usable.iter().filter(|one| one.instance.state == InstanceState::Up);
+        up.map(|one| one.id).collect()
     }
 
     /// The same, in the order of their node ranks: those on demand before spot machines.
     pub fn by_rank(&self, run: &Run) -> Vec<&'a InstanceId> {
-        let up = self.usable.iter().copied().filter(|(_, instance)| instance.state == InstanceState::Up);
-        let (anchors, others): (Vec<_>, Vec<_>) = up.partition(|(_, one)| choice::is_anchor(run, &one.offer));
-        anchors.into_iter().chain(others).map(|(id, _)| id).collect()
+        let up = self.usable.iter().copied().filter(|one| one.instance.state == InstanceState::Up);
+        let (anchors, others): (Vec<_>, Vec<_>) = up.partition(|one| choice::is_anchor(run, &one.instance.offer));
+        anchors.into_iter().chain(others).map(|one| one.id).collect()
     }
 
     /// Machines to be rented, beside those that are on their way out and are waited for.
@@ -65,37 +70,27 @@ impl<'a> Machines<'a> {
 
 /// With how many machines the next attempt starts now: with all that the job asks for, or after a grace with those that
 /// are up, if the job can do with so few.
-pub(super) fn members(
-    world: &World,
-    facts: &ObservedState,
-    policy: &Policy,
-    run: &Run,
-    machines: &Machines<'_>,
-) -> Option<usize> {
+pub(super) fn members(of: &RunFacts<'_>, policy: &Policy, machines: &Machines<'_>) -> Option<usize> {
+    let run = of.run;
     let (all, least, up) = (run.job.nodes() as usize, run.job.least_nodes() as usize, machines.up().len());
     if up >= all {
         return Some(all);
     }
-    let is_over = || shrinks_in(world, facts, policy, run, machines).is_some_and(|left| left.0 == 0);
+    let is_over = || shrinks_in(of, policy, machines).is_some_and(|left| left.0 == 0);
     (up >= least && is_over()).then_some(up)
 }
 
 /// How long an attempt with fewer machines is put off; none where nothing waits for others, or the job needs all. What
 /// boots is waited for.
-fn shrinks_in(
-    world: &World,
-    facts: &ObservedState,
-    policy: &Policy,
-    run: &Run,
-    machines: &Machines<'_>,
-) -> Option<Elapsed> {
+fn shrinks_in(of: &RunFacts<'_>, policy: &Policy, machines: &Machines<'_>) -> Option<Elapsed> {
+    let RunFacts { facts, run, .. } = *of;
     if run.job.least_nodes() == run.job.nodes() {
         return None;
     }
     // Losing one does not restart the wait where enough others stayed up.
-    let since = gang::waiting_since(world, run)?;
+    let since = gang::waiting_since(of)?;
     let waited = facts.now.since(run.able_since.map_or(since, |able| able.min(since)));
-    let is_booting = machines.usable.iter().any(|(_, instance)| instance.state == InstanceState::Launching);
+    let is_booting = machines.usable.iter().any(|one| one.instance.state == InstanceState::Launching);
     let boots = facts.traits.get(&run.plan.offer.provider).map_or(0, |traits| traits.boots_within.0);
     let grace = policy.shrink.0.saturating_add(if is_booting { boots } else { 0 });
     Some(Elapsed(grace.saturating_sub(waited.0)))
@@ -110,18 +105,18 @@ pub(super) fn rentable(id: &RunId, run: &Run, usable: usize, missing: usize, roo
 
 /// What a run needs whose attempt goes on: spares, and more machines where it has fewer than it could use.
 pub(super) fn beside<'a>(
-    world: &'a World,
-    facts: &'a ObservedState,
-    policy: &'a Policy,
-    (id, run): (&'a RunId, &'a Run),
+    of: &RunFacts<'a>,
+    policy: &Policy,
+    id: &'a RunId,
     (attempt, state): (&AttemptId, &RunAttempt),
     room: &mut Room<'a>,
 ) -> Vec<Action> {
+    let RunFacts { world, facts, run, .. } = *of;
     let is_changing = run.job.machines() > 1 && facts.attended.contains(id) && !state.is_resizing;
     if !is_changing || run.job.machines() as usize == state.instances().count() {
         return Vec::new();
     }
-    let machines = machines(world, facts, policy, run);
+    let machines = machines(of, policy);
     if machines.is_any_ending(facts, policy) {
         return Vec::new();
     }
@@ -137,12 +132,12 @@ pub(super) fn beside<'a>(
     }
     let count = rentable(id, run, run.job.machines() as usize, missing, room);
     let chosen = choice::choose(facts, policy, run, &machines.usable, count);
-    if count == 0 || chosen.is_empty() || limits::affords_rent(world, facts, policy, run, &chosen) != Affords::Yes {
+    if count == 0 || chosen.is_empty() || limits::affords_rent(of, policy, &chosen) != Affords::Yes {
         return Vec::new();
     }
     room.take(id, run, count);
     // The attempt continues with what it has, so each of them is of use.
-    order::rent(world, facts, (id, run), run.job.machines() as usize, chosen)
+    order::rent(of, id, run.job.machines() as usize, chosen)
 }
 
 /// How long an attempt with fewer machines than it could use goes on as it is; none where no more are there. All that
@@ -155,12 +150,15 @@ fn grows_in(
     machines: &Machines<'_>,
 ) -> Option<Elapsed> {
     let members = state.instances().count();
+    if members >= run.job.nodes() as usize || state.is_resizing {
+        return None;
+    }
     let up = machines.up();
+    let is_ready = matches!(state.state, AttemptState::Ready { .. }) && up.len() == machines.usable.len();
     // One that loses a machine ends anyway.
-    let is_whole = state.instances().all(|id| up.contains(&id));
-    let is_wanted = members < run.job.nodes() as usize && up.len() > members && !state.is_resizing;
-    let is_ready = is_whole && matches!(state.state, AttemptState::Ready { .. }) && up.len() == machines.usable.len();
-    (is_wanted && is_ready).then(|| Elapsed(policy.settle.0.saturating_sub(facts.now.since(state.intended).0)))
+    let is_whole = || state.instances().all(|id| up.contains(&id));
+    let grows = up.len() > members && is_ready && is_whole();
+    grows.then(|| Elapsed(policy.settle.0.saturating_sub(facts.now.since(state.intended).0)))
 }
 
 /// How long no other machine is asked for beside an attempt.
@@ -170,14 +168,15 @@ fn rents_in(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) ->
 }
 
 /// When one of these waits is over; none where that is over already or nothing waits.
-pub(super) fn due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
-    let machines = machines(world, facts, policy, run);
+pub(super) fn due(of: &RunFacts<'_>, policy: &Policy) -> Option<Elapsed> {
+    let RunFacts { world, facts, run, .. } = *of;
+    let machines = machines(of, policy);
     let waits = match world.active_attempt(run) {
         Some((_, state)) => [
             grows_in(facts, policy, run, state, &machines),
             (machines.missing(run) > 0).then(|| rents_in(world, facts, policy, run)),
         ],
-        None => [shrinks_in(world, facts, policy, run, &machines), None],
+        None => [shrinks_in(of, policy, &machines), None],
     };
     waits.into_iter().flatten().filter(|left| left.0 > 0).min()
 }

@@ -3,9 +3,9 @@
 use domain::run::{AttemptEnd, InstanceState, RunState};
 use domain::{Elapsed, Finding, InstanceId, Timestamp};
 
-use super::{Action, ObservedState, Policy, choice};
+use super::{Action, LiveMachine, Policy, RunFacts, choice};
 use crate::verdict::{MemberEnd, verdict};
-use crate::world::{AttemptState, Instance, Member, Run, World};
+use crate::world::{AttemptState, Member, Run, World};
 
 /// Writes down that the attempt of a run, or its part on this machine, ended with the machine.
 pub(super) fn fail(world: &World, run: &Run, id: &InstanceId, finding: Finding) -> Option<Action> {
@@ -49,33 +49,33 @@ fn end_of<'a>(world: &World, member: &'a Member) -> Option<MemberEnd<'a>> {
 
 /// Releases machines that have waited too long for the others of their run: all of them start together, and missing
 /// ones may take a long time.
-pub(super) fn give_back(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Vec<Action> {
-    let is_over = waiting_since(world, run).is_some_and(|since| facts.now.since(since) >= patience(facts, policy, run));
-    let is_stuck = choice::is_stuck(world, facts, run);
+pub(super) fn give_back(of: &RunFacts<'_>, policy: &Policy) -> Vec<Action> {
+    let is_over = waiting_since(of).is_some_and(|since| of.facts.now.since(since) >= patience(of, policy));
+    let is_stuck = choice::is_stuck(of);
     if !is_over && !is_stuck {
         return Vec::new();
     }
     // One that will be reclaimed is released for that reason.
-    let is_held = |(_, instance): &(&InstanceId, &Instance)| {
-        instance.state != InstanceState::Releasing && instance.reclaim.is_none()
-    };
-    let held = world.live_instances_of(run).filter(is_held);
+    let is_held =
+        |one: &&LiveMachine<'_>| one.instance.state != InstanceState::Releasing && one.instance.reclaim.is_none();
+    let held = of.machines.iter().filter(is_held);
     let given_back = |id: &InstanceId| match is_stuck {
         true => Action::GiveUpRace { instance: id.clone() },
         false => Action::Release { instance: id.clone() },
     };
-    held.map(|(id, _)| given_back(id)).collect()
+    held.map(|one| given_back(one.id)).collect()
 }
 
 /// Time until they are released; `None` if that is over or none wait.
-pub(super) fn due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
-    let waited = facts.now.since(waiting_since(world, run)?);
-    patience(facts, policy, run).0.checked_sub(waited.0).filter(|left| *left > 0).map(Elapsed)
+pub(super) fn due(of: &RunFacts<'_>, policy: &Policy) -> Option<Elapsed> {
+    let waited = of.facts.now.since(waiting_since(of)?);
+    patience(of, policy).0.checked_sub(waited.0).filter(|left| *left > 0).map(Elapsed)
 }
 
 /// How long machines of a run wait for its others: at least for two that boot one after the other, as one may fail, and
 /// where the job can do with fewer, until it has begun with them.
-fn patience(facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
+fn patience(of: &RunFacts<'_>, policy: &Policy) -> Elapsed {
+    let RunFacts { facts, run, .. } = *of;
     let boots = facts.traits.get(&run.plan.offer.provider).map_or(0, |traits| traits.boots_within.0);
     let is_elastic = run.job.least_nodes() < run.job.nodes();
     let shrinks = if is_elastic { policy.shrink.0.saturating_add(boots) } else { 0 };
@@ -83,12 +83,13 @@ fn patience(facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
 }
 
 /// Since when machines of a run wait for its others.
-pub(super) fn waiting_since(world: &World, run: &Run) -> Option<Timestamp> {
+pub(super) fn waiting_since(of: &RunFacts<'_>) -> Option<Timestamp> {
+    let RunFacts { world, run, .. } = *of;
     if run.job.machines() == 1 || world.active_attempt(run).is_some() {
         return None;
     }
-    let held = world.live_instances_of(run).filter(|(_, instance)| instance.state == InstanceState::Up);
-    let first = held.map(|(_, instance)| instance.intended).min()?;
+    let held = of.machines.iter().filter(|one| one.instance.state == InstanceState::Up);
+    let first = held.map(|one| one.instance.intended).min()?;
     let ended = run.attempts.last().and_then(|id| world.attempts.get(id)).map(|attempt| &attempt.state);
     match ended {
         Some(AttemptState::Ended { at, .. }) => Some(first.max(*at)),

@@ -4,19 +4,20 @@ use domain::run::RunState;
 use domain::{Elapsed, Money, Offer, Rate, Timestamp};
 
 use super::limits::{
-    budget_of, heartbeat, live_rate, rate_now, reserve_for_ending, reserve_of, time_to_spend, wind_down,
+    budget_of, heartbeat, rate_now, rate_of_machines, reserve_for_ending, reserve_of, time_to_spend, wind_down,
 };
-use super::{ObservedState, Policy, trials};
-use crate::world::{Instance, Run, World, spent};
+use super::{ObservedState, Policy, RunFacts, trials};
+use crate::world::{Instance, Run, World};
 
 /// How long an agent of this run may continue without an answer: its lease, but at most until only the reserve of its
 /// budget remains, or its deadline, because it could not be stopped then; for a trial those of its sweep count. At least
 /// until its next call, for which the budget reserves rent as well.
 pub fn lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
     let budget = run.job.budget.and_then(|budget| {
-        let spent = spent(world, run, &facts.rents_at_most(world, run));
-        let reserved = rate_now(world, run).cost(reserve_of(world, facts, policy, run)) + spent;
-        time_to_spend(Money::from_micros(budget.max.micros().saturating_sub(reserved.micros())), live_rate(world, run))
+        let of = RunFacts::new(world, facts, run);
+        let reserved = rate_now(&of).cost(reserve_of(&of, policy)) + of.spent_at_most();
+        let left = Money::from_micros(budget.max.micros().saturating_sub(reserved.micros()));
+        time_to_spend(left, rate_of_machines(&of))
     });
     let deadline = run.job.deadline.map(|deadline| Elapsed(deadline.micros().saturating_sub(run.age(facts.now).0)));
     let of_sweep = world.sweep_of(run).and_then(|sweep| trials::left(world, facts, policy, sweep));

@@ -2,11 +2,11 @@
 
 use domain::job::Budget;
 use domain::rental::ProviderTraits;
-use domain::run::{InstanceState, RunState, Sight, StopBy};
-use domain::{Elapsed, InstanceId, Job, Money, Offer, Rate, RunId};
+use domain::run::{RunState, Sight, StopBy};
+use domain::{Elapsed, Job, Money, Offer, Rate, RunId};
 
-use super::{Action, ObservedState, Policy, trials};
-use crate::world::{Instance, Run, World, spent};
+use super::{Action, LiveMachine, ObservedState, Policy, RunFacts, trials};
+use crate::world::{Run, World};
 
 /// Minimum time for a run to save its state, whatever its budget.
 const SHORTEST: Elapsed = Elapsed(5_000_000);
@@ -18,15 +18,16 @@ const SHARE: u64 = 10;
 const HEARTBEAT_SHARE: u64 = 100;
 
 /// Budget and deadline.
-pub(super) fn limits(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> Option<Action> {
+pub(super) fn limits(of: &RunFacts<'_>, policy: &Policy, id: &RunId) -> Option<Action> {
+    let run = of.run;
     if matches!(run.state, RunState::Stopping { .. }) {
         return None;
     }
-    if let Some(by) = reached(world, facts, policy, run) {
+    if let Some(by) = limit_of(of, policy) {
         return Some(Action::Stop { run: id.clone(), by });
     }
     let budget = run.job.budget?;
-    let spent = spent_so_far(world, facts, run);
+    let spent = of.spent_so_far();
     let alert = budget.max.micros() as f64 * budget.alert.get();
     if !run.alerted && spent > Money::default() && spent.micros() as f64 >= alert {
         return Some(Action::Alert { run: id.clone(), spent });
@@ -37,14 +38,19 @@ pub(super) fn limits(world: &World, facts: &ObservedState, policy: &Policy, id: 
 /// The limit that a run has reached, so that it must stop now and cannot continue: its deadline, or a budget that is
 /// spent except for the reserve for saving and leaving.
 pub fn reached(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<StopBy> {
+    limit_of(&RunFacts::new(world, facts, run), policy)
+}
+
+fn limit_of(of: &RunFacts<'_>, policy: &Policy) -> Option<StopBy> {
+    let run = of.run;
     if let Some(deadline) = run.job.deadline
-        && run.age(facts.now).0 >= deadline.micros()
+        && run.age(of.facts.now).0 >= deadline.micros()
     {
         return Some(StopBy::Deadline);
     }
     let budget = run.job.budget?;
-    let spent = spent_to_stop(world, facts, run);
-    let reserved = rate_now(world, run).cost(reserve_of(world, facts, policy, run));
+    let spent = spent_to_stop(of);
+    let reserved = rate_now(of).cost(reserve_of(of, policy));
     (spent > Money::default() && spent + reserved >= budget.max).then_some(StopBy::Budget)
 }
 
@@ -75,15 +81,18 @@ fn bought(budget: Option<Budget>, rate: Rate) -> Option<Elapsed> {
 }
 
 /// What its machines cost while it is ended: all that it needs, and those that are still on their way out.
-pub(super) fn rate_now(world: &World, run: &Run) -> Rate {
-    Rate::from_micros_per_hour(run.rate().micros_per_hour().max(live_rate(world, run)))
+pub(super) fn rate_now(of: &RunFacts<'_>) -> Rate {
+    Rate::from_micros_per_hour(of.run.rate().micros_per_hour().max(rate_of_machines(of)))
 }
 
 /// What all machines of a run that are not known to have ended cost an hour, in micro-dollars.
+pub(super) fn rate_of_machines(of: &RunFacts<'_>) -> i64 {
+    of.machines.iter().map(|one| one.instance.offer.rate.micros_per_hour()).sum()
+}
+
+/// The same of a run of which nothing else is needed.
 pub(crate) fn live_rate(world: &World, run: &Run) -> i64 {
-    let instances = run.instances.iter().filter_map(|id| world.instances.get(id));
-    let live = instances.filter(|instance| !matches!(instance.state, InstanceState::Released { .. }));
-    live.map(|instance| instance.offer.rate.micros_per_hour()).sum()
+    world.live_instances_of(run).map(|(_, instance)| instance.offer.rate.micros_per_hour()).sum()
 }
 
 /// The time to spend this much; `None` at no price. An amount that is spent already is due now.
@@ -97,14 +106,10 @@ pub(crate) fn time_to_spend(money: Money, hourly: i64) -> Option<Elapsed> {
 
 /// Rent reserved in a run's budget: the time until its machine can be ended, until its agent calls and is told to stop,
 /// its time to wind down, and the time that its provider takes to end a machine and bills for having begun.
-pub(super) fn reserve_of(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
-    let is_unseen = run.instances.iter().any(|id| {
-        let state = world.instances.get(id).map(|instance| &instance.state);
-        let is_live = state.is_some_and(|state| !matches!(state, InstanceState::Released { .. }));
-        is_live && !matches!(facts.machine(id).sight, Some(Sight::Alive | Sight::Gone(_)))
-    });
-    let unseen = if is_unseen { visible_within(facts, run) } else { 0 };
-    Elapsed(reserve_for_ending(world, facts, policy, run).0.saturating_add(unseen))
+pub(super) fn reserve_of(of: &RunFacts<'_>, policy: &Policy) -> Elapsed {
+    let is_unseen = of.machines.iter().any(|one| !matches!(one.seen.sight, Some(Sight::Alive | Sight::Gone(_))));
+    let unseen = if is_unseen { visible_within(of.facts, of.run) } else { 0 };
+    Elapsed(reserve_for_ending(of.world, of.facts, policy, of.run).0.saturating_add(unseen))
 }
 
 /// Whether a run's budget pays for more machines.
@@ -118,13 +123,8 @@ pub(super) enum Affords {
 
 /// Whether what is left of a run's budget pays for machines that turn out to be of no use: until they are listed, for
 /// only then they can be ended, what it takes to end them, and the least that their provider bills.
-pub(super) fn affords_rent(
-    world: &World,
-    facts: &ObservedState,
-    policy: &Policy,
-    run: &Run,
-    chosen: &[Offer],
-) -> Affords {
+pub(super) fn affords_rent(of: &RunFacts<'_>, policy: &Policy, chosen: &[Offer]) -> Affords {
+    let RunFacts { world, facts, run, .. } = *of;
     let Some(budget) = budget_of(world, run).filter(|_| policy.is_admitting) else { return Affords::Yes };
     let least = reserve_for_ending(world, facts, policy, run).0.saturating_add(visible_within(facts, run));
     let traits = |offer: &Offer| facts.traits.get(&offer.provider);
@@ -132,14 +132,14 @@ pub(super) fn affords_rent(
     let least = least.max(billed.unwrap_or(0));
     // One that is still on its way out costs as well.
     let chosen = chosen.iter().map(|offer| offer.rate.micros_per_hour()).fold(0, i64::saturating_add);
-    let rate = run.rate().micros_per_hour().max(chosen).saturating_add(live_rate(world, run));
+    let rate = run.rate().micros_per_hour().max(chosen).saturating_add(rate_of_machines(of));
     let useless = Rate::from_micros_per_hour(rate).cost(Elapsed(least));
     if let Some(sweep) = world.sweep_of(run) {
         return trials::affords(world, facts, policy, (sweep, run), useless, budget.max);
     }
-    let known = spent_so_far(world, facts, run) + useless;
-    let most = spent(world, run, &facts.rents_at_most(world, run)) + useless;
-    let most = most.max(known) + out_of_reach(world, facts, policy, run);
+    let known = of.spent_so_far() + useless;
+    let most = of.spent_at_most() + useless;
+    let most = most.max(known) + out_of_reach(of, policy);
     match most < budget.max {
         true => Affords::Yes,
         false if most > known => Affords::NotYet,
@@ -149,36 +149,34 @@ pub(super) fn affords_rent(
 
 /// What the machines of a run that cannot be reached may cost until their leases are over: nobody can tell their agents
 /// that others are paid for as well.
-pub(super) fn out_of_reach(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Money {
-    let called = called(world, run).filter(|(id, _)| {
-        let machine = facts.machine(id);
-        machine.is_unheard || machine.silence.is_some_and(|silence| silence >= policy.suspect)
-    });
-    called.map(|(id, instance)| instance.offer.rate.cost(lease_left(facts, policy, id))).sum()
+pub(super) fn out_of_reach(of: &RunFacts<'_>, policy: &Policy) -> Money {
+    let called = called(of)
+        .filter(|one| one.seen.is_unheard || one.seen.silence.is_some_and(|silence| silence >= policy.suspect));
+    called.map(|one| one.instance.offer.rate.cost(lease_left(policy, one))).sum()
 }
 
 /// How long until the next lease of a run's machines is over, if none of them calls; `None` without a budget of its own.
 /// Trials are looked at with their sweep.
-pub(super) fn lease_due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
-    run.job.budget?;
-    next_lease(world, facts, policy, run)
+pub(super) fn lease_due(of: &RunFacts<'_>, policy: &Policy) -> Option<Elapsed> {
+    of.run.job.budget?;
+    next_lease(of, policy)
 }
 
 /// The same of any run.
-pub(super) fn next_lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
-    called(world, run).map(|(id, _)| lease_left(facts, policy, id)).filter(|left| left.0 > 0).min()
+pub(super) fn next_lease(of: &RunFacts<'_>, policy: &Policy) -> Option<Elapsed> {
+    called(of).map(|one| lease_left(policy, one)).filter(|left| left.0 > 0).min()
 }
 
 /// The machines of a run whose agents have called some loop.
-fn called<'a>(world: &'a World, run: &'a Run) -> impl Iterator<Item = (&'a InstanceId, &'a Instance)> {
-    world.live_instances_of(run).filter(|(_, instance)| instance.started.is_some())
+fn called<'s, 'a>(of: &'s RunFacts<'a>) -> impl Iterator<Item = &'s LiveMachine<'a>> {
+    of.machines.iter().filter(|one| one.instance.started.is_some())
 }
 
 /// What is left of a machine's lease at most. An earlier loop may have granted a longer one.
-fn lease_left(facts: &ObservedState, policy: &Policy, id: &InstanceId) -> Elapsed {
-    let machine = facts.machine(id);
-    let lease = if machine.is_unheard { policy.lease_longest.max(policy.lease) } else { policy.lease };
-    Elapsed(machine.silence.map_or(0, |silence| lease.0.saturating_sub(silence.0)))
+fn lease_left(policy: &Policy, machine: &LiveMachine<'_>) -> Elapsed {
+    let seen = machine.seen;
+    let lease = if seen.is_unheard { policy.lease_longest.max(policy.lease) } else { policy.lease };
+    Elapsed(seen.silence.map_or(0, |silence| lease.0.saturating_sub(silence.0)))
 }
 
 fn visible_within(facts: &ObservedState, run: &Run) -> u64 {
@@ -208,15 +206,9 @@ pub fn time_to_end(
 
 /// The cost of a run until now by which it is stopped: while it trains, with that of machines of which nobody knows whether
 /// they were rented. Before, it waits until that is known.
-pub(super) fn spent_to_stop(world: &World, facts: &ObservedState, run: &Run) -> Money {
-    let mut rents = facts.rents_of(world, run);
-    if world.active_attempt(run).is_some() {
-        rents.extend(facts.rents_in_doubt(world, run));
+pub(super) fn spent_to_stop(of: &RunFacts<'_>) -> Money {
+    match of.world.active_attempt(of.run) {
+        Some(_) => of.spent_with_doubts(),
+        None => of.spent_so_far(),
     }
-    spent(world, run, &rents)
-}
-
-/// The cost of a run until now, as far as it is known.
-pub(super) fn spent_so_far(world: &World, facts: &ObservedState, run: &Run) -> Money {
-    spent(world, run, &facts.rents_of(world, run))
 }

@@ -5,31 +5,39 @@
 //! fences the old one. The end of the old machine is requested until it is proved. If only the machine itself could
 //! prove it, its agent's own promise counts: it ends everything when it was not answered for its lease.
 
-use domain::run::{InstanceState, Usage};
-use domain::{Elapsed, InstanceId};
+use std::collections::BTreeMap;
 
-use super::{ObservedState, Policy, is_silent, patience};
+use domain::Elapsed;
+use domain::rental::ProviderTraits;
+use domain::run::{InstanceState, Usage};
+
+use super::{LiveMachine, ObservedMachine, ObservedState, Policy, patience};
 use crate::world::Instance;
 
 /// Whether a run continues without waiting for the end of this machine.
-pub fn is_lost(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
+pub fn is_lost(
+    traits: &BTreeMap<String, ProviderTraits>,
+    policy: &Policy,
+    instance: &Instance,
+    seen: &ObservedMachine,
+) -> bool {
     instance.state == InstanceState::Releasing
-        && is_silent(facts, policy, id, instance)
-        && facts.machine(id).ending.is_some_and(|ending| ending >= policy.replace)
+        && seen.ending.is_some_and(|ending| ending >= policy.replace)
+        && seen.silence.is_some_and(|silence| silence >= patience(traits, policy, instance))
 }
 
 /// The usage of an unreachable machine that must have ended by itself: until its last call, plus its lease. `None`
 /// while it may still exist.
-pub(super) fn abandoned(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Usage> {
+pub(super) fn abandoned(facts: &ObservedState, policy: &Policy, machine: LiveMachine<'_>) -> Option<Usage> {
+    let LiveMachine { instance, seen, .. } = machine;
+    let (ending, silence) = (seen.ending?, seen.silence?);
     let within = ended_within(facts, policy, instance)?;
-    let machine = facts.machine(id);
-    let (ending, silence) = (machine.ending?, machine.silence?);
     if ending.min(silence) < within {
         return None;
     }
     // Nothing is billed where nobody ever knew that it was rented.
-    let elapsed = facts
-        .rent(id, instance)
+    let elapsed = machine
+        .rent()
         .map_or(Elapsed(0), |until_now| Elapsed(until_now.0.saturating_sub(silence.0).saturating_add(policy.lease.0)));
     Some(Usage { started: instance.own_start(), elapsed })
 }
@@ -45,13 +53,13 @@ fn ended_within(facts: &ObservedState, policy: &Policy, instance: &Instance) -> 
 }
 
 /// When one of the two changes by time alone.
-pub(super) fn due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {
-    let machine = facts.machine(id);
-    let (ending, silence) = (machine.ending?, machine.silence?);
+pub(super) fn due(facts: &ObservedState, policy: &Policy, machine: LiveMachine<'_>) -> Option<Elapsed> {
+    let LiveMachine { instance, seen, .. } = machine;
+    let (ending, silence) = (seen.ending?, seen.silence?);
     let abandoned = ended_within(facts, policy, instance);
     let waits = [
         Some((policy.replace, ending)),
-        Some((patience(facts, policy, instance), silence)),
+        Some((patience(&facts.traits, policy, instance), silence)),
         abandoned.map(|within| (within, ending)),
         abandoned.map(|within| (within, silence)),
     ];

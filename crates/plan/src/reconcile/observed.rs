@@ -1,13 +1,14 @@
 //! Observations outside of the log.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::rental::ProviderTraits;
 use domain::run::{InstanceState, Sight};
-use domain::{Elapsed, InstanceId, RunId, SweepId, Timestamp};
+use domain::{Elapsed, InstanceId, Money, RunId, SweepId, Timestamp};
 
-use crate::world::{Instance, Run, World};
+use crate::world::{Instance, Run, World, spent_on_released};
 
 /// The observations for one decision, collected by the shell.
 #[derive(Debug, Clone, Default)]
@@ -104,56 +105,112 @@ impl ObservedState {
         Elapsed(whole.0.saturating_sub(instance.before.0))
     }
 
+    /// A machine with what is known of it.
+    pub(super) fn live<'a>(&'a self, id: &'a InstanceId, instance: &'a Instance) -> LiveMachine<'a> {
+        LiveMachine { id, instance, seen: self.machine(id) }
+    }
+
     /// Whether an instance has been missing for so long that its provider cannot list it later. An unknown provider
     /// promises nothing.
-    pub(super) fn is_gone_by_absence(&self, id: &InstanceId, instance: &Instance) -> bool {
-        let machine = self.machine(id);
-        let is_missing = |traits: &ProviderTraits| machine.missing.is_some_and(|time| time >= traits.visible_within);
-        !machine.is_launching && self.traits_of(instance).is_some_and(is_missing)
-    }
-
-    /// Rented time of an instance until now: as reported by its agent, or the time since the request while it boots.
-    /// `None` if nothing was rented as far as is known.
-    pub(super) fn rent(&self, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {
-        let machine = self.machine(id);
-        let is_rented = instance.is_accepted || machine.sight == Some(Sight::Alive);
-        machine.rent.or_else(|| machine.silence.filter(|_| is_rented && instance.started.is_none()))
-    }
-
-    /// Rent until now of a run's instances that are not released.
-    pub(super) fn rents_of(&self, world: &World, run: &Run) -> BTreeMap<InstanceId, Elapsed> {
-        world.live_instances_of(run).filter_map(|(id, instance)| Some((id.clone(), self.rent(id, instance)?))).collect()
-    }
-
-    /// The same, but at most: one whose agent has not called since the loop began counts by wall clocks, and so does one
-    /// that may have been rented.
-    pub(crate) fn rents_at_most(&self, world: &World, run: &Run) -> BTreeMap<InstanceId, Elapsed> {
-        let rent = |id: &InstanceId, instance: &Instance| {
-            let machine = self.machine(id);
-            let is_rented = instance.is_accepted || machine.sight == Some(Sight::Alive);
-            let may_be = is_rented || self.may_be_rented(id, instance);
-            let by_wall = || Elapsed(self.now.since(instance.intended).0.saturating_sub(instance.before.0));
-            machine.rent.or_else(|| may_be.then(by_wall))
-        };
-        world.live_instances_of(run).filter_map(|(id, instance)| Some((id.clone(), rent(id, instance)?))).collect()
-    }
-
-    /// Rent until now of a run's machines of which nobody knows whether they were rented, if they were.
-    pub(super) fn rents_in_doubt(&self, world: &World, run: &Run) -> BTreeMap<InstanceId, Elapsed> {
-        let doubted = world.live_instances_of(run).filter(|(id, instance)| self.may_be_rented(id, instance));
-        doubted.map(|(id, instance)| (id.clone(), self.now.since(instance.intended))).collect()
-    }
-
-    /// Whether a launch was asked for, or may have been, and neither an answer nor a view shows whether it took effect.
-    fn may_be_rented(&self, id: &InstanceId, instance: &Instance) -> bool {
-        let machine = self.machine(id);
-        let is_told = instance.is_accepted || matches!(machine.sight, Some(Sight::Alive | Sight::Gone(_)));
-        let is_asked = instance.state == InstanceState::Releasing || machine.in_doubt.is_some();
-        is_asked && !is_told && machine.rent.is_none()
+    pub(super) fn is_gone_by_absence(&self, machine: LiveMachine<'_>) -> bool {
+        let LiveMachine { instance, seen, .. } = machine;
+        let is_missing = |traits: &ProviderTraits| seen.missing.is_some_and(|time| time >= traits.visible_within);
+        !seen.is_launching && self.traits_of(instance).is_some_and(is_missing)
     }
 
     /// Rent until now of every instance that is not released.
     pub(crate) fn rents(&self, world: &World) -> BTreeMap<InstanceId, Elapsed> {
-        world.live_instances().filter_map(|(id, instance)| Some((id.clone(), self.rent(id, instance)?))).collect()
+        world
+            .live_instances()
+            .filter_map(|(id, instance)| Some((id.clone(), self.live(id, instance).rent()?)))
+            .collect()
+    }
+}
+
+/// A machine that is not released, with what is known of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LiveMachine<'a> {
+    /// Its name.
+    pub id: &'a InstanceId,
+    /// As it is in the log.
+    pub instance: &'a Instance,
+    /// As it was observed.
+    pub seen: &'a ObservedMachine,
+}
+
+impl LiveMachine<'_> {
+    /// Rented time until now: as reported by its agent, or the time since the request while it boots. `None` if nothing
+    /// was rented as far as is known.
+    pub fn rent(&self) -> Option<Elapsed> {
+        let is_booting = self.is_rented() && self.instance.started.is_none();
+        self.seen.rent.or_else(|| self.seen.silence.filter(|_| is_booting))
+    }
+
+    /// The same, but at most: one whose agent has not called since the loop began counts by wall clocks, and so does one
+    /// that may have been rented.
+    pub fn rent_at_most(&self, now: Timestamp) -> Option<Elapsed> {
+        let may_be = || self.is_rented() || self.may_be_rented();
+        let by_wall = || Elapsed(now.since(self.instance.intended).0.saturating_sub(self.instance.before.0));
+        self.seen.rent.or_else(|| may_be().then(by_wall))
+    }
+
+    /// Rent until now if it was rented, of one of which nobody knows whether it was.
+    pub fn rent_in_doubt(&self, now: Timestamp) -> Option<Elapsed> {
+        self.may_be_rented().then(|| now.since(self.instance.intended))
+    }
+
+    fn is_rented(&self) -> bool {
+        self.instance.is_accepted || self.seen.sight == Some(Sight::Alive)
+    }
+
+    /// Whether a launch was asked for, or may have been, and neither an answer nor a view shows whether it took effect.
+    fn may_be_rented(&self) -> bool {
+        let is_told = self.is_rented() || matches!(self.seen.sight, Some(Sight::Gone(_)));
+        let is_asked = self.instance.state == InstanceState::Releasing || self.seen.in_doubt.is_some();
+        is_asked && !is_told && self.seen.rent.is_none()
+    }
+}
+
+/// A run with its machines that are not released, oldest first. They are found once for all that is decided about the run:
+/// to find them again takes longer than to decide.
+pub(crate) struct RunFacts<'a> {
+    /// All that is known.
+    pub world: &'a World,
+    /// All that was observed.
+    pub facts: &'a ObservedState,
+    /// The run.
+    pub run: &'a Run,
+    /// Its machines.
+    pub machines: Vec<LiveMachine<'a>>,
+    /// What it has spent on others.
+    released: OnceCell<Money>,
+}
+
+impl<'a> RunFacts<'a> {
+    pub fn new(world: &'a World, facts: &'a ObservedState, run: &'a Run) -> RunFacts<'a> {
+        let machines = world.live_instances_of(run).map(|(id, instance)| facts.live(id, instance)).collect();
+        RunFacts { world, facts, run, machines, released: OnceCell::new() }
+    }
+
+    /// The cost of the run until now, by the rent of its machines.
+    pub fn spent(&self, rent: impl Fn(&LiveMachine<'_>) -> Option<Elapsed>) -> Money {
+        let released = *self.released.get_or_init(|| spent_on_released(self.world, self.run));
+        let cost = |one: &LiveMachine<'_>| one.instance.cost_of_all(rent(one).unwrap_or_default());
+        self.machines.iter().map(cost).sum::<Money>() + released
+    }
+
+    /// The same, as far as it is known.
+    pub fn spent_so_far(&self) -> Money {
+        self.spent(|one| one.rent())
+    }
+
+    /// The same, with that of machines of which nobody knows whether they were rented.
+    pub fn spent_with_doubts(&self) -> Money {
+        self.spent(|one| one.rent().or_else(|| one.rent_in_doubt(self.facts.now)))
+    }
+
+    /// The same, at most.
+    pub fn spent_at_most(&self) -> Money {
+        self.spent(|one| one.rent_at_most(self.facts.now))
     }
 }

@@ -6,23 +6,18 @@
 use domain::run::InstanceState;
 use domain::{InstanceId, Money, Offer, RunId};
 
-use super::{Action, ObservedState, limits};
-use crate::world::{Instance, Run, World};
+use super::{Action, LiveMachine, ObservedState, RunFacts};
+use crate::world::{Run, World};
 
 /// How many of the machines that a run still misses are asked for now. Where those that it cannot start without are
 /// rented by one request, the others wait until it was granted: alone they would be of no use.
-pub(super) fn missing_now(
-    facts: &ObservedState,
-    run: &Run,
-    usable: &[(&InstanceId, &Instance)],
-    missing: usize,
-) -> usize {
-    let offer = usable.first().map_or(&run.plan.offer, |(_, instance)| &instance.offer);
+pub(super) fn missing_now(facts: &ObservedState, run: &Run, usable: &[LiveMachine<'_>], missing: usize) -> usize {
+    let offer = usable.first().map_or(&run.plan.offer, |one| &one.instance.offer);
     if run.job.nodes() == 1 || !rents_together(facts, offer) {
         return missing;
     }
     let least = run.job.least_nodes() as usize;
-    let granted = usable.iter().filter(|(_, instance)| instance.state != InstanceState::Intended).count();
+    let granted = usable.iter().filter(|one| one.instance.state != InstanceState::Intended).count();
     match least.saturating_sub(usable.len()) {
         0 if granted < least => 0,
         0 => missing,
@@ -36,14 +31,9 @@ fn rents_together(facts: &ObservedState, offer: &Offer) -> bool {
 
 /// Rents what was chosen for a run that has so many usable machines: those that it cannot start without by one request,
 /// the rest one by one.
-pub(super) fn rent(
-    world: &World,
-    facts: &ObservedState,
-    (id, run): (&RunId, &Run),
-    usable: usize,
-    chosen: Vec<Offer>,
-) -> Vec<Action> {
-    let reserve = reserve(world, facts, run);
+pub(super) fn rent(of: &RunFacts<'_>, id: &RunId, usable: usize, chosen: Vec<Offer>) -> Vec<Action> {
+    let RunFacts { facts, run, .. } = *of;
+    let reserve = reserve(of);
     let mut number = run.instances.len() as u64;
     let mut next = || {
         number += 1;
@@ -63,9 +53,8 @@ pub(super) fn rent(
 }
 
 /// What is left of the money that is reserved for a run.
-pub(super) fn reserve(world: &World, facts: &ObservedState, run: &Run) -> Money {
-    let spent = limits::spent_so_far(world, facts, run);
-    Money::from_micros(run.plan.reserve.micros().saturating_sub(spent.micros()).max(0))
+pub(super) fn reserve(of: &RunFacts<'_>) -> Money {
+    Money::from_micros(of.run.plan.reserve.micros().saturating_sub(of.spent_so_far().micros()).max(0))
 }
 
 /// How many of the chosen machines one request rents, where so many are needed: those of one kind, such as all that are spot

@@ -40,7 +40,8 @@ impl<'a> Room<'a> {
         let Room { world, facts, policy, .. } = *self;
         let used = self.used.get_or_insert_with(|| {
             let sweep = |run: &RunId| world.runs.get(run)?.trial.as_ref().map(|trial| &trial.sweep);
-            let live = world.live_instances().filter(|(id, instance)| !lost::is_lost(facts, policy, id, instance));
+            let live = world.live_instances();
+            let live = live.filter(|(id, instance)| !lost::is_lost(&facts.traits, policy, instance, facts.machine(id)));
             live.map(|(_, instance)| Taken { offer: &instance.offer, run: &instance.run, sweep: sweep(&instance.run) })
                 .collect()
         });

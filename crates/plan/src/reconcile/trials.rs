@@ -1,15 +1,12 @@
 //! What the budget and the deadline of a sweep leave to its trials. A trial has none of its own.
 
-use std::collections::BTreeMap;
-
-use domain::{Elapsed, InstanceId, Money, Rate};
+use domain::{Elapsed, Money, Rate};
 
 use super::limits::{
-    Affords, budget_of, live_rate, next_lease, out_of_reach, rate_now, reserve_of, spent_so_far, time_to_end,
-    time_to_spend,
+    Affords, budget_of, live_rate, next_lease, out_of_reach, rate_now, reserve_of, time_to_end, time_to_spend,
 };
-use super::{ObservedState, Policy};
-use crate::world::{Instance, Run, SweepRecord, World, spent};
+use super::{LiveMachine, ObservedState, Policy, RunFacts};
+use crate::world::{Instance, Run, SweepRecord, World};
 
 /// Between two looks at a sweep's budget, in microseconds.
 pub const SWEEP_BUDGET: u64 = 500_000;
@@ -23,7 +20,7 @@ pub fn is_limited(world: &World, run: &Run) -> bool {
 /// The cost of a sweep until now, at most: a machine whose agent has not called since the loop began counts by wall
 /// clocks.
 pub(crate) fn spent_at_most(world: &World, facts: &ObservedState, sweep: &SweepRecord) -> Money {
-    world.trials(sweep).map(|(_, run)| spent(world, run, &facts.rents_at_most(world, run))).sum()
+    world.trials(sweep).map(|(_, run)| RunFacts::new(world, facts, run).spent_at_most()).sum()
 }
 
 /// The cost of a sweep until now by which it is stopped: while one of its trials trains, with that of machines of which nobody
@@ -31,41 +28,46 @@ pub(crate) fn spent_at_most(world: &World, facts: &ObservedState, sweep: &SweepR
 pub(crate) fn spent_to_stop(world: &World, facts: &ObservedState, sweep: &SweepRecord) -> Money {
     let trains = world.trials(sweep).any(|(_, run)| world.active_attempt(run).is_some());
     let of_run = |run: &Run| {
-        let mut rents = facts.rents_of(world, run);
+        let of = RunFacts::new(world, facts, run);
         if trains {
-            rents.extend(facts.rents_in_doubt(world, run));
+            return of.spent_with_doubts();
         }
-        spent(world, run, &rents)
+        of.spent_so_far()
     };
     world.trials(sweep).map(|(_, run)| of_run(run)).sum()
 }
 
 /// What a sweep has cost at most, and what it takes to end its trials.
 pub(crate) fn taken_at_most(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
-    let ending = |run: &Run| rate_now(world, run).cost(reserve_of(world, facts, policy, run));
+    let ending = |run: &Run| cost_to_end(world, facts, policy, run);
     spent_at_most(world, facts, sweep) + open(world, sweep).map(ending).sum() + unbilled_at_most(world, facts, sweep)
+}
+
+/// What it takes to end a trial.
+fn cost_to_end(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Money {
+    let of = RunFacts::new(world, facts, run);
+    rate_now(&of).cost(reserve_of(&of, policy))
 }
 
 /// What the machines of trials that are over will be billed beyond what they have cost until now: their provider takes a
 /// while to end them, and bills in its steps.
 pub(crate) fn unbilled(world: &World, facts: &ObservedState, sweep: &SweepRecord) -> Money {
-    let rents = over(world, sweep).map(|run| facts.rents_of(world, run));
-    rents.map(|rents| rest_of_bills(world, facts, &rents)).sum()
+    over(world, sweep).map(|run| rest_of_bills(&RunFacts::new(world, facts, run), |one| one.rent())).sum()
 }
 
 /// The same where machines have cost the most that they may.
 fn unbilled_at_most(world: &World, facts: &ObservedState, sweep: &SweepRecord) -> Money {
-    let rents = over(world, sweep).map(|run| facts.rents_at_most(world, run));
-    rents.map(|rents| rest_of_bills(world, facts, &rents)).sum()
+    let rent = |one: &LiveMachine<'_>| one.rent_at_most(facts.now);
+    over(world, sweep).map(|run| rest_of_bills(&RunFacts::new(world, facts, run), rent)).sum()
 }
 
-fn rest_of_bills(world: &World, facts: &ObservedState, rents: &BTreeMap<InstanceId, Elapsed>) -> Money {
-    let rents = rents.iter().filter_map(|(id, rent)| Some((world.instances.get(id)?, *rent)));
-    let rest = |(instance, rent): (&Instance, Elapsed)| {
-        let billed = facts.billed(instance, until_ended(facts, instance, rent));
-        instance.offer.rate.cost(Elapsed(billed.0.saturating_sub(rent.0)))
+fn rest_of_bills(of: &RunFacts<'_>, rent: impl Fn(&LiveMachine<'_>) -> Option<Elapsed>) -> Money {
+    let rest = |one: &LiveMachine<'_>| {
+        let (instance, rent) = (one.instance, rent(one)?);
+        let billed = of.facts.billed(instance, until_ended(of.facts, instance, rent));
+        Some(instance.offer.rate.cost(Elapsed(billed.0.saturating_sub(rent.0))))
     };
-    rents.map(rest).sum()
+    of.machines.iter().filter_map(rest).sum()
 }
 
 /// The rent of a machine by when its provider has ended it, if it is asked to now.
@@ -78,7 +80,7 @@ fn until_ended(facts: &ObservedState, instance: &Instance, rent: Elapsed) -> Ela
 pub(super) fn step_due(world: &World, facts: &ObservedState, sweep: &SweepRecord) -> Option<Elapsed> {
     let machines = over(world, sweep).flat_map(|run| world.live_instances_of(run));
     let left = machines.filter_map(|(id, instance)| {
-        let until = until_ended(facts, instance, facts.rent(id, instance)?);
+        let until = until_ended(facts, instance, facts.live(id, instance).rent()?);
         facts.billed(instance, until).0.checked_sub(until.0).filter(|left| *left > 0)
     });
     left.min().map(|left| Elapsed(left.saturating_add(1)))
@@ -95,7 +97,7 @@ pub(super) fn affords(
     max: Money,
 ) -> Affords {
     let others = open(world, sweep).filter(|other| !std::ptr::eq(*other, run));
-    let ending: Money = others.map(|other| rate_now(world, other).cost(reserve_of(world, facts, policy, other))).sum();
+    let ending: Money = others.map(|other| cost_to_end(world, facts, policy, other)).sum();
     let owed = unreachable(world, facts, policy, sweep) + least_bills(world, facts, policy, sweep);
     let most = spent_at_most(world, facts, sweep) + unbilled_at_most(world, facts, sweep) + ending + useless + owed;
     let is_any_live = world.trials(sweep).any(|(_, trial)| live_rate(world, trial) > 0);
@@ -109,14 +111,14 @@ pub(super) fn affords(
 /// Whether an attempt of a run may start: not where its budget, or that of its sweep, may be spent already except for what
 /// is kept back to stop, by machines whose cost is not known: because their agents have not called since the loop began, or
 /// because nobody knows whether they were rented.
-pub(super) fn may_start(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> bool {
+pub(super) fn may_start(of: &RunFacts<'_>, policy: &Policy) -> bool {
+    let RunFacts { world, facts, run, .. } = *of;
     let Some(budget) = budget_of(world, run) else { return true };
     let Some(sweep) = world.sweep_of(run) else {
-        let most = spent(world, run, &facts.rents_at_most(world, run));
-        let kept = rate_now(world, run).cost(reserve_of(world, facts, policy, run));
-        return spent_so_far(world, facts, run).max(most) + kept < budget.max;
+        let kept = rate_now(of).cost(reserve_of(of, policy));
+        return of.spent_so_far().max(of.spent_at_most()) + kept < budget.max;
     };
-    let known: Money = world.trials(sweep).map(|(_, trial)| spent_so_far(world, facts, trial)).sum();
+    let known: Money = world.trials(sweep).map(|(_, trial)| RunFacts::new(world, facts, trial).spent_so_far()).sum();
     let kept = kept_back(world, facts, policy, sweep);
     known.max(spent_at_most(world, facts, sweep)) + kept < budget.max
 }
@@ -161,27 +163,29 @@ fn dearest(sweep: &SweepRecord) -> Rate {
 
 /// What the machines of trials that cannot be reached may cost until their leases are over.
 pub(crate) fn unreachable(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
-    world.trials(sweep).map(|(_, trial)| out_of_reach(world, facts, policy, trial)).sum()
+    world.trials(sweep).map(|(_, trial)| out_of_reach(&RunFacts::new(world, facts, trial), policy)).sum()
 }
 
 /// What the machines of trials are billed at least, beyond what they have cost and what it takes to end them: a provider may
 /// bill a minute for having begun.
 pub(crate) fn least_bills(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Money {
     let of_run = |run: &Run| -> Money {
-        let ending = reserve_of(world, facts, policy, run);
-        let rest = |(id, instance): (&InstanceId, &Instance)| {
+        let of = RunFacts::new(world, facts, run);
+        let ending = reserve_of(&of, policy);
+        let rest = |one: &LiveMachine<'_>| {
+            let instance = one.instance;
             let least = facts.billed(instance, Elapsed(1)).0;
-            let rent = facts.rent(id, instance).unwrap_or_default().0;
+            let rent = one.rent().unwrap_or_default().0;
             instance.offer.rate.cost(Elapsed(least.saturating_sub(rent.saturating_add(ending.0))))
         };
-        world.live_instances_of(run).map(rest).sum()
+        of.machines.iter().map(rest).sum()
     };
     open(world, sweep).map(of_run).sum()
 }
 
 /// How long until the next lease of a sweep's machines is over, if none of them calls.
 pub(super) fn lease_due(world: &World, facts: &ObservedState, policy: &Policy, sweep: &SweepRecord) -> Option<Elapsed> {
-    world.trials(sweep).filter_map(|(_, trial)| next_lease(world, facts, policy, trial)).min()
+    world.trials(sweep).filter_map(|(_, trial)| next_lease(&RunFacts::new(world, facts, trial), policy)).min()
 }
 
 /// Trials that are over. Their machines may still be on their way out.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use domain::run::{Bill, BillAdjustment, BillLine, InstanceState};
 use domain::{Elapsed, InstanceId, Money, RunId};
 
-use super::{Run, World};
+use super::{Instance, Run, World};
 
 /// The bill of a run, or `None` while one of its instances is not released.
 pub fn bill(world: &World, run: &Run) -> Option<Bill> {
@@ -61,15 +61,28 @@ impl World {
 /// The cost of a run until now, with adjustments to its provider's bill; `meters` has the rented time of instances that are not
 /// released.
 pub fn spent(world: &World, run: &Run, meters: &BTreeMap<InstanceId, Elapsed>) -> Money {
+    let rent = |id: &InstanceId| meters.get(id).copied().unwrap_or_default();
+    let live = world.live_instances_of(run).map(|(id, instance)| instance.cost_of_all(rent(id)));
+    live.sum::<Money>() + spent_on_released(world, run)
+}
+
+/// The part of it that no machine adds to any more: the cost of those that are released, and adjustments.
+pub(crate) fn spent_on_released(world: &World, run: &Run) -> Money {
     let cost = |id: &InstanceId| {
-        let Some(instance) = world.instances.get(id) else { return Money::default() };
-        let elapsed = match &instance.state {
-            InstanceState::Released { usage } => usage.elapsed,
-            InstanceState::Intended | InstanceState::Launching => meters.get(id).copied().unwrap_or_default(),
-            InstanceState::Up | InstanceState::Releasing => meters.get(id).copied().unwrap_or_default(),
-        };
-        let doubles = instance.doubles.values().map(|usage| instance.offer.rate.cost(usage.elapsed));
-        instance.cost(elapsed) + doubles.sum()
+        let instance = world.instances.get(id)?;
+        match &instance.state {
+            InstanceState::Released { usage } => Some(instance.cost_of_all(usage.elapsed)),
+            InstanceState::Intended | InstanceState::Launching => None,
+            InstanceState::Up | InstanceState::Releasing => None,
+        }
     };
-    run.instances.iter().map(cost).sum::<Money>() + run.adjusted()
+    run.instances.iter().filter_map(cost).sum::<Money>() + run.adjusted()
+}
+
+impl Instance {
+    /// The cost of its run's part of the rent, with that of other machines that the same request has rented.
+    pub(crate) fn cost_of_all(&self, elapsed: Elapsed) -> Money {
+        let doubles = self.doubles.values().map(|usage| self.offer.rate.cost(usage.elapsed));
+        self.cost(elapsed) + doubles.sum()
+    }
 }

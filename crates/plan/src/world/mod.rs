@@ -26,6 +26,7 @@ use domain::{
 };
 use serde::{Deserialize, Serialize};
 
+pub(crate) use bill::spent_on_released;
 pub use bill::{bill, spent};
 pub use goodput::{Goodput, StepTotals, goodput, kept_steps};
 pub use lifecycle::Illegal;

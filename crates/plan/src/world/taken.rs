@@ -50,8 +50,7 @@ impl World {
     }
 
     /// The instance of a later run that has taken over the machine of this one.
-    pub fn taker(&self, id: &InstanceId) -> Option<&Instance> {
-        let instance = self.instances.get(id)?;
+    pub(crate) fn taker_of(&self, id: &InstanceId, instance: &Instance) -> Option<&Instance> {
         let holder = self.holder(instance.machine_name(id)).filter(|holder| *holder != id)?;
         self.instances.get(holder).filter(|taker| taker.before > instance.before)
     }

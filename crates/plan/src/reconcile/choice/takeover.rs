@@ -9,11 +9,12 @@ use domain::run::{InstanceState, RunState, Sight, Usage};
 use domain::{Cause, Elapsed, InstanceId, Offer, RunId, Work};
 
 use super::{is_short, offers};
-use crate::reconcile::limits::{Affords, affords_rent, limits, reserve_for_ending, spent_so_far};
+use crate::reconcile::limits::{Affords, affords_rent, limits, reserve_for_ending};
 use crate::reconcile::{
-    Action, ObservedState, Policy, budget_of, decided_end, expires, order, price_cap, rested, retry, room,
+    Action, LiveMachine, ObservedState, Policy, RunFacts, budget_of, decided_end, expires, order, price_cap, rested,
+    retry, room,
 };
-use crate::world::{Instance, Run, World, spent};
+use crate::world::{Instance, Run, World};
 
 /// A run, by its name.
 type Named<'a> = (&'a RunId, &'a Run);
@@ -39,7 +40,7 @@ pub(in crate::reconcile) fn takeovers<'a>(
     if !policy.hands_over {
         return taken;
     }
-    for (_, left) in runs.iter().filter(|(_, run)| run.state.is_final()) {
+    for (_, left) in runs.iter().filter(|(_, run)| run.state.is_final() && run.job.machines() == 1) {
         for (from, instance) in world.live_instances_of(left) {
             let Some(rent) = ready(world, facts, left, from, instance) else { continue };
             // Of trials that share a budget, the next look counts what the first of them is given.
@@ -50,14 +51,15 @@ pub(in crate::reconcile) fn takeovers<'a>(
             let fits = |(id, run): &&Named<'a>| {
                 !taken.runs.contains(id)
                     && !shares(run)
-                    && waits(world, facts, policy, (id, run))
+                    && waits(&RunFacts::new(world, facts, run), policy, id)
                     && suits(world, facts, policy, (left, instance), run)
-                    && affords(world, facts, policy, (left, from, instance), run, rent)
+                    && affords(&RunFacts::new(world, facts, run), policy, (left, facts.live(from, instance)), rent)
             };
             let Some((id, run)) = runs.iter().find(fits) else { continue };
             let elapsed = Elapsed(rent.0.saturating_sub(instance.before.0));
             let usage = Usage { started: instance.own_start(), elapsed };
-            let (instance, reserve) = (id.instance(run.instances.len() as u64 + 1), order::reserve(world, facts, run));
+            let reserve = order::reserve(&RunFacts::new(world, facts, run));
+            let instance = id.instance(run.instances.len() as u64 + 1);
             taken.actions.push(Action::TakeOver { run: (*id).clone(), instance, from: from.clone(), usage, reserve });
             taken.machines.insert(from);
             taken.runs.insert(id);
@@ -78,25 +80,26 @@ fn ready(world: &World, facts: &ObservedState, left: &Run, id: &InstanceId, inst
         None => instance.account.is_none(),
         sight => sight == Some(Sight::Alive),
     };
-    if !is_on_demand || !is_alone || !is_well || !is_seen || world.taker(id).is_some() {
+    if !is_on_demand || !is_alone || !is_well || !is_seen || world.taker_of(id, instance).is_some() {
         return None;
     }
     facts.machine(id).certain_rent.filter(|rent| *rent > instance.before)
 }
 
 /// Whether a run would rent a machine now, or only waits because there was none.
-fn waits(world: &World, facts: &ObservedState, policy: &Policy, (id, run): Named<'_>) -> bool {
+fn waits(of: &RunFacts<'_>, policy: &Policy, id: &RunId) -> bool {
+    let RunFacts { world, facts, run, .. } = *of;
     if run.state.is_final() || matches!(run.state, RunState::Stopping { .. }) || run.job.machines() != 1 {
         return false;
     }
     let is_short = matches!(&run.state, RunState::Recovering { finding, .. } if finding.cause == Cause::NoCapacity);
     facts.attended.contains(id)
-        && world.live_instances_of(run).next().is_none()
+        && of.machines.is_empty()
         && world.active_attempt(run).is_none()
         && decided_end(world, run).is_none()
         && retry::more_micro_batches(run).is_none()
-        && limits(world, facts, policy, id, run).is_none()
-        && (is_short || rested((world, facts, policy), id, run))
+        && limits(of, policy, id).is_none()
+        && (is_short || rested(of, policy, id))
 }
 
 /// Whether a machine is what a run would rent, and the run before is one that may leave it to this one.
@@ -152,33 +155,28 @@ fn are_of_one_sweep(one: &Run, other: &Run) -> bool {
 
 /// Whether the budget of a run pays for the machine: as for one that it rents, and for what its provider may bill of the
 /// time before, such as its boot; and for the lease that its agent may have been granted for the run before.
-fn affords(
-    world: &World,
-    facts: &ObservedState,
-    policy: &Policy,
-    (left, from, instance): (&Run, &InstanceId, &Instance),
-    run: &Run,
-    rent: Elapsed,
-) -> bool {
+fn affords(of: &RunFacts<'_>, policy: &Policy, (left, machine): (&Run, LiveMachine<'_>), rent: Elapsed) -> bool {
+    let RunFacts { world, facts, run, .. } = *of;
+    let instance = machine.instance;
     let Some(budget) = budget_of(world, run).filter(|_| policy.is_admitting) else { return true };
-    if affords_rent(world, facts, policy, run, std::slice::from_ref(&instance.offer)) != Affords::Yes {
+    if affords_rent(of, policy, std::slice::from_ref(&instance.offer)) != Affords::Yes {
         return false;
     }
     if world.sweep_of(run).is_some() {
         return are_of_one_sweep(left, run);
     }
-    let counted = facts.rent(from, instance).map_or(0, |part| part.0.saturating_add(instance.before.0));
+    let counted = machine.rent().map_or(0, |part| part.0.saturating_add(instance.before.0));
     let least = facts.billed(instance, Elapsed(1)).0;
     let lease = policy.lease.max(policy.lease_longest).0;
     let ending = reserve_for_ending(world, facts, policy, run).0;
     let time = counted.saturating_sub(rent.0).saturating_add(lease).saturating_add(ending).max(least);
-    let most = spent(world, run, &facts.rents_at_most(world, run)).max(spent_so_far(world, facts, run));
+    let most = of.spent_at_most().max(of.spent_so_far());
     most + instance.offer.rate.cost(Elapsed(time)) < budget.max
 }
 
 /// Writes down that the machine of a run belongs to another one now: the loop ended before it did.
 pub(in crate::reconcile) fn given_over(world: &World, id: &InstanceId, instance: &Instance) -> Option<Action> {
-    let taker = world.taker(id).filter(|_| !matches!(instance.state, InstanceState::Released { .. }))?;
+    let taker = world.taker_of(id, instance).filter(|_| !matches!(instance.state, InstanceState::Released { .. }))?;
     let elapsed = Elapsed(taker.before.0.saturating_sub(instance.before.0));
     Some(Action::RecordRelease { instance: id.clone(), usage: Usage { started: instance.own_start(), elapsed } })
 }
