@@ -22,14 +22,24 @@ impl Controller {
             self.is_changed = false;
             let seq = self.world.last_seq;
             let scope = self.take_scope();
-            let facts = self.facts(&scope);
+            let mut facts = self.facts(&scope);
             let actions = plan::reconcile_scope(&self.world, &facts, &self.policy, &scope);
-            let is_idle = actions.is_empty();
-            actions.into_iter().for_each(|action| self.perform(action));
+            // What was seen of these is still true if nothing was done, except of machines that are to end now.
+            let (mut is_idle, mut ended) = (true, Vec::new());
+            for action in actions {
+                match action {
+                    Action::Terminate { instance } if self.end(&instance) => ended.push(instance),
+                    Action::Terminate { .. } => {}
+                    action => {
+                        is_idle = false;
+                        self.perform(action);
+                    }
+                }
+            }
             last = scope;
             if self.world.last_seq == seq {
                 self.end_decisions();
-                // What was seen of these is still true if nothing was done.
+                ended.iter().for_each(|id| self.observe_again(&mut facts, id));
                 self.set_timers(is_idle.then_some((&last, facts)));
                 self.ask();
                 return;
@@ -73,7 +83,9 @@ impl Controller {
             Action::Alert { run, spent } => self.must(Event::BudgetAlert { run, spent }),
             Action::Release { instance } => self.must(Event::ReleaseIntended { instance, lost_race: false }),
             Action::GiveUpRace { instance } => self.must(Event::ReleaseIntended { instance, lost_race: true }),
-            Action::Terminate { instance } => self.end(&instance),
+            Action::Terminate { instance } => {
+                self.end(&instance);
+            }
             Action::RecordRelease { instance, usage } => self.record_release(instance, usage),
             Action::Resize { attempt } => self.must(Event::AttemptResizing { attempt }),
             Action::HalveMicroBatch { run, accumulate } => self.must(Event::MicroBatchHalved { run, accumulate }),
@@ -254,28 +266,27 @@ impl Controller {
         }
     }
 
-    /// Requests the end of an instance whose release is recorded, repeatedly until it is gone.
-    fn end(&mut self, id: &InstanceId) {
-        let Some(instance) = self.world.instances.get(id) else { return };
-        let (name, handle) = (instance.offer.provider.clone(), instance.handle.clone());
-        let machine = instance.machine_name(id).clone();
+    /// Requests the end of an instance whose release is recorded, repeatedly until it is gone; returns whether it was
+    /// requested now.
+    fn end(&mut self, id: &InstanceId) -> bool {
         let now = self.now.monotonic;
-        let Some(provider) = self.providers.get(&name) else { return };
-        let every = provider.traits.observe_every;
-        let Some(memory) = self.machines.get_mut(id) else { return };
-        let is_recent = memory.end.due(every, self.policy.ending_max).is_some_and(|due| now < due);
-        if memory.end.is_pending || is_recent {
-            return;
+        let Some(memory) = self.machines.get_mut(id).filter(|memory| !memory.end.is_pending) else { return false };
+        let Some(instance) = self.world.instances.get(id) else { return false };
+        let Some(provider) = self.providers.get(&instance.offer.provider) else { return false };
+        let due = memory.end.due(provider.traits.observe_every, self.policy.ending_max);
+        if due.is_some_and(|due| now < due) {
+            return false;
         }
         memory.end.is_pending = true;
         memory.end.first.get_or_insert(now);
         let mut handles: Vec<Option<MachineHandle>> = memory.machines.keys().cloned().map(Some).collect();
         if handles.is_empty() {
-            handles.push(handle);
+            handles.push(instance.handle.clone());
         }
+        let (name, machine) = (instance.offer.provider.clone(), instance.machine_name(id).clone());
         let requests = handles.into_iter().map(|handle| EndRequest { instance: machine.clone(), handle }).collect();
-        let call = ProviderCall::End(requests);
-        self.call(&name, call, Pending::End { instances: vec![id.clone()] });
+        self.call(&name, ProviderCall::End(requests), Pending::End { instances: vec![id.clone()] });
+        true
     }
 
     /// Queries providers: their view of the machines, the last events of machines that are gone; and ends unknown

@@ -199,14 +199,10 @@ impl Controller {
         let now = self.now.monotonic;
         let at = |wait: Elapsed| Elapsed(now.0.saturating_add(wait.0));
         for id in &seen.runs {
-            // Those that are released are noted as they are.
-            let machines = self.world.runs.get(id).map(|run| run.instances.iter());
-            let live = machines.into_iter().flatten().filter(|id| self.machines.contains_key(*id));
-            let live: Vec<InstanceId> = live.cloned().collect();
-            live.iter().for_each(|machine| self.note_rented(machine));
-            let due = self.world.runs.get(id).filter(|_| self.world.is_open(id)).and_then(|run| {
+            let machines = self.note_machines(id);
+            let run = self.world.runs.get(id).filter(|_| self.world.is_open(id));
+            let due = run.and_then(|run| {
                 let decision = plan::run_due(&self.world, &facts, &self.policy, id, run).map(at);
-                let machines = run.instances.iter().filter_map(|id| self.machine_due(id, self.machines.get(id)?));
                 decision.into_iter().chain(machines).min()
             });
             let due = self.after_wait(RunOrSweep::Run(id.clone()), due);

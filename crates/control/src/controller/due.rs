@@ -1,7 +1,8 @@
 //! When to be woken: the earliest moment at which time alone gives something to do.
 
 use domain::run::{InstanceState, Sight};
-use domain::{Elapsed, InstanceId};
+use domain::{Elapsed, InstanceId, RunId};
+use plan::Instance;
 
 use super::memory::{LastEvents, MachineMemory};
 use super::{Controller, ControllerOutput};
@@ -54,30 +55,39 @@ impl Controller {
         Some(Elapsed(last.0.saturating_add(wait)))
     }
 
-    /// Updates the sets of rented and of changing machines of each provider.
+    /// Updates the sets of rented and of changing machines of a machine's provider.
     pub(super) fn note_rented(&mut self, id: &InstanceId) {
         let Some(instance) = self.world.instances.get(id) else { return };
         let is_live = !matches!(instance.state, InstanceState::Released { .. });
-        let is_changing = is_live && self.is_changing(id);
-        let Some(provider) = self.providers.get_mut(&instance.offer.provider) else { return };
-        for (set, is_in) in [(&mut provider.rented, is_live), (&mut provider.changing, is_changing)] {
-            match (is_in, set.contains(id)) {
-                (true, false) => set.insert(id.clone()),
-                (false, true) => set.remove(id),
-                (true, true) | (false, false) => continue,
-            };
+        let is_changing = is_live && self.is_changing(instance, self.silence(id));
+        if let Some(provider) = self.providers.get_mut(&instance.offer.provider) {
+            provider.note(id, is_live, is_changing);
         }
     }
 
+    /// The same for all machines of a run; returns when the first of them needs an action that is not a decision. Those that
+    /// are released are noted as they are.
+    pub(super) fn note_machines(&mut self, run: &RunId) -> Option<Elapsed> {
+        let run = self.world.runs.get(run)?;
+        let mut first: Option<Elapsed> = None;
+        for (id, instance) in self.world.live_instances_of(run) {
+            let Some(memory) = self.machines.get(id) else { continue };
+            first = first.into_iter().chain(self.machine_due(instance, memory)).min();
+            let is_changing = self.is_changing(instance, self.silence_of(memory));
+            if let Some(provider) = self.providers.get_mut(&instance.offer.provider) {
+                provider.note(id, true, is_changing);
+            }
+        }
+        first
+    }
+
     /// Whether a query about a machine may have a new result soon.
-    fn is_changing(&self, id: &InstanceId) -> bool {
-        let Some(instance) = self.world.instances.get(id) else { return false };
-        instance.state != InstanceState::Up || instance.lacks_handle() || self.silence(id) >= self.policy.suspect
+    fn is_changing(&self, instance: &Instance, silence: Elapsed) -> bool {
+        instance.state != InstanceState::Up || instance.lacks_handle() || silence >= self.policy.suspect
     }
 
     /// When a machine needs an action that is not a decision: a repeated end request, its last events, a query.
-    pub(super) fn machine_due(&self, id: &InstanceId, memory: &MachineMemory) -> Option<Elapsed> {
-        let instance = self.world.instances.get(id)?;
+    fn machine_due(&self, instance: &Instance, memory: &MachineMemory) -> Option<Elapsed> {
         let every = self.providers.get(&instance.offer.provider)?.traits.observe_every;
         let end = match (instance.state == InstanceState::Releasing, memory.end.is_pending) {
             (true, false) => memory.end.due(every, self.policy.ending_max),

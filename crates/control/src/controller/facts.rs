@@ -51,6 +51,13 @@ impl Controller {
         }
     }
 
+    /// Takes in what was done about a machine since.
+    pub(super) fn observe_again(&self, facts: &mut ObservedState, id: &InstanceId) {
+        if let Some((instance, memory)) = self.world.instances.get(id).zip(self.machines.get(id)) {
+            facts.machines.insert(id.clone(), self.machine(instance, memory));
+        }
+    }
+
     /// How long its agent is silent and its end is waited for: by these it is lost or not.
     pub(super) fn absence(&self, memory: &MachineMemory) -> ObservedMachine {
         let now = self.now.monotonic;

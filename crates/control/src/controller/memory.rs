@@ -172,6 +172,17 @@ impl ProviderMemory {
             strangers: BTreeMap::new(),
         }
     }
+
+    /// Keeps its machines in step with one of them.
+    pub(super) fn note(&mut self, id: &InstanceId, is_rented: bool, is_changing: bool) {
+        for (set, is_in) in [(&mut self.rented, is_rented), (&mut self.changing, is_changing)] {
+            match (is_in, set.contains(id)) {
+                (true, false) => set.insert(id.clone()),
+                (false, true) => set.remove(id),
+                (true, true) | (false, false) => continue,
+            };
+        }
+    }
 }
 
 impl MachineMemory {
