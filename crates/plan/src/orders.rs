@@ -8,7 +8,7 @@ use domain::{AttemptId, Duration, Event, InstanceId, Job, RunId, Work};
 
 use crate::reconcile::{Policy, budget_of, wind_down};
 use crate::spot::{CheckpointOverhead, Hazard, hazard, interval};
-use crate::world::{AttemptState, Member, Run, RunAttempt, World};
+use crate::world::{AttemptState, Instance, Member, Run, RunAttempt, World};
 
 /// The desired state of an instance, of which its agent is sent with every reply what it does not do already. `start` fills
 /// in what only the shell knows: the folder on the node.
@@ -33,11 +33,12 @@ pub fn orders(
         let within = Some(Duration::from_micros(wind_down(policy, &run.job, budget_of(world, run), run.rate()).0));
         return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within }];
     }
+    let machines: Vec<Option<&Instance>> = state.instances().map(|id| world.instances.get(id)).collect();
     // A machine that will be reclaimed ends everything: its own agent knows the remaining time.
-    let is_noticed = |id: &&InstanceId| world.instances.get(*id).is_some_and(|instance| instance.reclaim.is_some());
+    let is_noticed = |machine: &Option<&Instance>| machine.is_some_and(|instance| instance.reclaim.is_some());
     // A slow machine that is replaced is taken back by nobody, so that ranks have their time to save.
     let is_replaced = |id: &InstanceId| state.is_resizing && state.stragglers.contains(id);
-    if state.instances().filter(is_noticed).any(|id| !is_replaced(id)) {
+    if state.instances().zip(&machines).any(|(id, machine)| is_noticed(machine) && !is_replaced(id)) {
         // The others save for no longer than usual, however long the job's own grace is.
         let grace = run.job.stop_grace.filter(|_| instance.reclaim.is_none());
         let within = grace.map(|grace| Duration::from_micros(grace.micros().min(policy.saving.0)));
@@ -47,39 +48,49 @@ pub fn orders(
         let within = Some(Duration::from_micros(wind_down(policy, &run.job, budget_of(world, run), run.rate()).0));
         return vec![AgentCommand::Stop { attempt: attempt.clone(), is_node_lost: false, within }];
     }
-    let order = Box::new(start(&instance.run, run, attempt));
+    let order = || Box::new(start(&instance.run, run, attempt));
     match state.members.iter().position(|member| member.instance == *id) {
-        None => vec![AgentCommand::Start(order)],
-        Some(rank) => orders_of_member(world, state, rank, order),
+        None => vec![AgentCommand::Start(order())],
+        Some(rank) => orders_of_member((attempt, state), &machines, rank, order),
     }
 }
 
 /// How long ranks are given to end that have lost those of another machine.
 const NODE_LOST: Duration = Duration::from_micros(10_000_000);
 
-/// First all machines of an attempt are prepared, then all are started; when one has failed, the others end.
-fn orders_of_member(world: &World, state: &RunAttempt, rank: usize, mut order: Box<Start>) -> Vec<AgentCommand> {
-    let has_failed = |member: &Member| {
-        let instance = world.instances.get(&member.instance);
+/// First all machines of an attempt are prepared, then all are started; when one has failed, the others end. `machines` are
+/// those of its members.
+fn orders_of_member(
+    (attempt, state): (&AttemptId, &RunAttempt),
+    machines: &[Option<&Instance>],
+    rank: usize,
+    order: impl Fn() -> Box<Start>,
+) -> Vec<AgentCommand> {
+    let has_failed = |(member, machine): (&Member, &Option<&Instance>)| {
         matches!(member.end, Some((_, AttemptEnd::Failed { .. })))
-            || instance.is_none_or(|instance| instance.state != InstanceState::Up)
+            || machine.is_none_or(|instance| instance.state != InstanceState::Up)
     };
     // Once node rank 0 has the model, the others have no more work.
     let is_over =
         matches!(state.members.first().and_then(|first| first.end.as_ref()), Some((_, AttemptEnd::Trained { .. })));
-    let nodes: Option<Vec<NodeAddress>> = state.members.iter().map(|member| member.address.clone()).collect();
+    let are_prepared = state.members.iter().all(|member| member.address.is_some());
     // One that has ended will not be prepared any more.
-    let cannot_start = nodes.is_none() && state.members.iter().any(|member| member.end.is_some());
-    if is_over || cannot_start || state.members.iter().any(has_failed) {
-        let attempt = order.attempt;
+    let cannot_start = !are_prepared && state.members.iter().any(|member| member.end.is_some());
+    let attempt = attempt.clone();
+    if is_over || cannot_start || state.members.iter().zip(machines).any(has_failed) {
         return vec![AgentCommand::Stop { attempt, is_node_lost: true, within: Some(NODE_LOST) }];
     }
-    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    order.member = Some(NodeRank { rank: count(rank), nodes: count(state.members.len()) });
     if state.members.get(rank).is_some_and(|member| member.address.is_none()) {
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let mut order = order();
+        order.member = Some(NodeRank { rank: count(rank), nodes: count(state.members.len()) });
         return vec![AgentCommand::Prepare(order)];
     }
-    nodes.map(|nodes| AgentCommand::Go { attempt: order.attempt, nodes }).into_iter().collect()
+    if !are_prepared {
+        return Vec::new();
+    }
+    let nodes: Vec<NodeAddress> = state.members.iter().filter_map(|member| member.address.clone()).collect();
+    vec![AgentCommand::Go { attempt, nodes }]
 }
 
 /// The job as the ranks of an attempt on so many machines do it. Fewer machines than it could use divide each step into

@@ -309,7 +309,7 @@ impl Supervisor {
         if self.nodes.as_ref().is_some_and(|started| *started != nodes) {
             return self.replace();
         }
-        self.nodes = Some(nodes.clone());
+        self.nodes.get_or_insert_with(|| nodes.clone());
         self.out.push(SupervisorOutput::Go { nodes });
     }
 
