@@ -4,7 +4,7 @@ use domain::event::{MachineTaken, RentIntended, Submitted};
 use domain::rental::{EndRequest, LaunchRequest, MachineHandle, ProviderCall};
 use domain::run::{InstanceState, Usage};
 use domain::{Cause, Elapsed, Event, Finding, InstanceId, Money, RunId};
-use plan::{Action, Scope};
+use plan::{Action, ObservedState, Scope};
 
 use super::memory::{LastEvents, MachineMemory, Pending};
 use super::{CallId, Controller, ControllerOutput, PASSES};
@@ -14,8 +14,9 @@ use crate::identity::{job_hash, token};
 const ROUNDING: u64 = 10_000;
 
 impl Controller {
-    /// Decides and acts until no further decision follows from the known state.
-    pub(super) fn settle(&mut self) {
+    /// Decides and acts until no further decision follows from the known state. Returns what the last decision was about
+    /// and rested on, if that is still true.
+    pub(super) fn settle(&mut self) -> Option<(Scope, ObservedState)> {
         let mut last = Scope::default();
         self.begin_decisions();
         for _ in 0..PASSES {
@@ -40,12 +41,13 @@ impl Controller {
             if self.world.last_seq == seq {
                 self.end_decisions();
                 ended.iter().for_each(|id| self.observe_again(&mut facts, id));
-                self.set_timers(is_idle.then_some((&last, facts)));
+                self.set_timers(is_idle.then_some((&last, &facts)));
                 self.ask();
-                return;
+                return is_idle.then_some((last, facts));
             }
         }
         self.note_endless(PASSES, &last);
+        None
     }
 
     pub(super) fn perform(&mut self, action: Action) {

@@ -189,20 +189,26 @@ impl Controller {
     }
 
     /// Sets the timers of the items that were decided on; `known` is what was just observed of a scope.
-    pub(super) fn set_timers(&mut self, known: Option<(&Scope, ObservedState)>) {
+    pub(super) fn set_timers(&mut self, known: Option<(&Scope, &ObservedState)>) {
         let seen = std::mem::take(&mut self.dirty.seen);
         if seen.is_empty() {
             return;
         }
-        let known = known.filter(|(scope, _)| **scope == seen).map(|(_, facts)| facts);
-        let facts = known.unwrap_or_else(|| self.facts(&seen));
+        let observed;
+        let facts = match known {
+            Some((scope, facts)) if *scope == seen => facts,
+            _ => {
+                observed = self.facts(&seen);
+                &observed
+            }
+        };
         let now = self.now.monotonic;
         let at = |wait: Elapsed| Elapsed(now.0.saturating_add(wait.0));
         for id in &seen.runs {
             let machines = self.note_machines(id);
             let run = self.world.runs.get(id).filter(|_| self.world.is_open(id));
             let due = run.and_then(|run| {
-                let decision = plan::run_due(&self.world, &facts, &self.policy, id, run).map(at);
+                let decision = plan::run_due(&self.world, facts, &self.policy, id, run).map(at);
                 decision.into_iter().chain(machines).min()
             });
             let due = self.after_wait(RunOrSweep::Run(id.clone()), due);
@@ -210,7 +216,7 @@ impl Controller {
         }
         for id in &seen.sweeps {
             let sweep = self.world.sweeps.get(id);
-            let due = sweep.and_then(|sweep| plan::sweep_due(&self.world, &facts, &self.policy, sweep)).map(at);
+            let due = sweep.and_then(|sweep| plan::sweep_due(&self.world, facts, &self.policy, sweep)).map(at);
             let due = self.after_wait(RunOrSweep::Sweep(id.clone()), due);
             self.dirty.sweeps.set(id, due);
         }

@@ -6,7 +6,7 @@ use domain::rank::Report;
 use domain::run::{InstanceState, Sight};
 use domain::wire::{AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, Start};
 use domain::{AttemptId, Elapsed, Event, Fence, InstanceId, RunId};
-use plan::{Instance, Policy, Run, Scope};
+use plan::{Instance, ObservedState, Policy, Run, Scope};
 
 use super::memory::{Heard, LastEvents, MachineMemory, RunMemory, UnknownAgent};
 use super::{Controller, ControllerOutput, ReplyId, ReplyToAgent};
@@ -54,16 +54,15 @@ impl Controller {
         }
         self.take(id, &heartbeat.entries);
         self.take_notice(id, heartbeat.reclaim);
-        if self.is_changed {
-            self.settle();
-            self.is_due_changed = true;
-        }
+        let is_changed = self.is_changed;
+        let seen = is_changed.then(|| self.settle()).flatten();
+        self.is_due_changed |= is_changed;
         // What it reports may have led to other work for its machine.
         let id = &self.world.holder(&heartbeat.instance).unwrap_or(id).clone();
         let run = self.world.instances.get(id).map_or(run, |instance| instance.run.clone());
         let start = |run_id: &RunId, run: &Run, attempt: &AttemptId| self.start(run_id, run, attempt);
         let orders = plan::orders(&self.world, &self.policy, id, start);
-        let lease = self.lease(&run);
+        let lease = self.lease(&run, seen.as_ref());
         let saving = self.world.runs.get(&run).and_then(|run| {
             let budget = plan::budget_of(&self.world, run)?;
             Some(domain::Duration::from_micros(plan::wind_down(&self.policy, &run.job, Some(budget), run.rate()).0))
@@ -197,8 +196,8 @@ impl Controller {
 
     /// How long the agents of a run may continue without the loop, limited by its budget and deadline. The lease of a
     /// run that no process waits for runs out as if there were no loop: unattended work must not cost money
-    /// indefinitely.
-    fn lease(&mut self, id: &RunId) -> domain::Duration {
+    /// indefinitely. `seen` is what was just observed of a scope.
+    fn lease(&mut self, id: &RunId, seen: Option<&(Scope, ObservedState)>) -> domain::Duration {
         let now = self.now.monotonic;
         let is_watched = self.is_watched(id);
         let memory = self.run_memory(id);
@@ -211,7 +210,10 @@ impl Controller {
             // The trials of a sweep share its budget.
             let sweeps = run.trial.iter().map(|trial| trial.sweep.clone()).collect();
             let scope = Scope { runs: BTreeSet::from([id.clone()]), sweeps };
-            plan::lease(&self.world, &self.machine_facts(&scope), &self.policy, run)
+            match seen.filter(|(seen, _)| seen.holds(&scope)) {
+                Some((_, facts)) => plan::lease(&self.world, facts, &self.policy, run),
+                None => plan::lease(&self.world, &self.machine_facts(&scope), &self.policy, run),
+            }
         });
         domain::Duration::from_micros(allowed.map_or(left, |allowed| allowed.0.min(left)))
     }

@@ -42,7 +42,12 @@ impl Controller {
 
     /// Marks the problems of a subject as over; they are logged again if they recur.
     pub(super) fn clear(&mut self, subject: &str) {
-        self.notes.0.retain(|(noted, _), is_mistake| noted != subject || *is_mistake);
+        let first = (subject.to_owned(), String::new());
+        let noted = self.notes.0.range(first..).take_while(|((noted, _), _)| noted == subject);
+        let over = noted.filter(|(_, is_mistake)| !**is_mistake).map(|(key, _)| key.clone());
+        for key in over.collect::<Vec<(String, String)>>() {
+            self.notes.0.remove(&key);
+        }
     }
 }
 

@@ -51,7 +51,9 @@ impl Controller {
         }
         self.look_for(&view, sent, asked);
         let is_there = |machine: &&SeenMachine| !matches!(machine.state, MachineState::Gone(_));
-        for machine in view.machines.iter().filter(is_there).filter(|machine| asked.contains(&machine.instance)) {
+        // They are in the order of their names.
+        let is_asked = |machine: &&SeenMachine| asked.binary_search(&machine.instance).is_ok();
+        for machine in view.machines.iter().filter(is_there).filter(is_asked) {
             self.learn_handle(&machine.instance, machine.handle.clone(), None);
         }
         self.note_strangers(name, &view);
@@ -64,19 +66,23 @@ impl Controller {
             seen.entry(&machine.instance).or_default().push(machine);
         }
         for id in asked {
-            let first = self.world.instances.get(id).and_then(|instance| instance.handle.clone());
+            let first = self.world.instances.get(id).and_then(|instance| instance.handle.as_ref());
             let Some(memory) = self.machines.get_mut(id) else { continue };
             let before = (memory.sight, memory.missing.is_some());
             match seen.get(id) {
                 Some(machines) => {
-                    memory
-                        .machines
-                        .extend(machines.iter().map(|machine| (machine.handle.clone(), usage(machine.state))));
+                    for machine in machines {
+                        match memory.machines.get_mut(&machine.handle) {
+                            Some(known) => *known = usage(machine.state),
+                            None => {
+                                memory.machines.insert(machine.handle.clone(), usage(machine.state));
+                            }
+                        }
+                    }
                     // A view that is incomplete may miss one of two.
                     let all = view.is_complete || machines.len() == memory.machines.len();
                     let before = memory.sight;
-                    memory.sight =
-                        sight(machines, first.as_ref()).filter(|sight| all || *sight == Sight::Alive).or(before);
+                    memory.sight = sight(machines, first).filter(|sight| all || *sight == Sight::Alive).or(before);
                     memory.missing = None;
                     if memory.sight == Some(Sight::Alive) {
                         memory.last_events = LastEvents::UNREAD;

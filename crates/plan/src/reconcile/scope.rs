@@ -31,6 +31,11 @@ impl Scope {
         self.runs.is_empty() && self.sweeps.is_empty()
     }
 
+    /// Whether it has all that another scope has.
+    pub fn holds(&self, other: &Scope) -> bool {
+        self.runs.is_superset(&other.runs) && self.sweeps.is_superset(&other.sweeps)
+    }
+
     /// Adds a run, and the sweep that it is a trial of, with all other trials that share its budget.
     pub fn add_run(&mut self, world: &World, id: &RunId) {
         let trial = world.runs.get(id).and_then(|run| run.trial.as_ref());
