@@ -227,4 +227,12 @@ pub(super) const PLANS: &[SourceMutant] = &[
         to: "",
         test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "names_are_ordered" },
     },
+    SourceMutant {
+        name: "costs-are-rounded-down",
+        harm: "each machine costs up to a micro-dollar less than its provider bills, and budgets are exceeded",
+        file: "crates/domain/src/values/money.rs",
+        from: "product.div_ceil(MICROSECONDS_PER_HOUR)",
+        to: "product / MICROSECONDS_PER_HOUR",
+        test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "a_cost_is_rounded_up" },
+    },
 ];

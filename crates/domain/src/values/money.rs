@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::time::Elapsed;
 
 const MICROS: i64 = 1_000_000;
-const MICROSECONDS_PER_HOUR: i128 = 3_600_000_000;
+const MICROSECONDS_PER_HOUR: u64 = 3_600_000_000;
 
 /// An amount in micro-dollars. In a job file: `$120`, `0.35`, `$1.5k`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -52,9 +52,13 @@ impl Rate {
 
     /// The cost of `elapsed` at this price, rounded up to the next micro-dollar.
     pub fn cost(self, elapsed: Elapsed) -> Money {
+        // Decisions compute it for each machine again and again, and numbers of 128 bits are slow to divide.
+        if let Some(product) = u64::try_from(self.0).ok().and_then(|rate| rate.checked_mul(elapsed.0)) {
+            return Money(i64::try_from(product.div_ceil(MICROSECONDS_PER_HOUR)).unwrap_or(i64::MAX));
+        }
+        let hour = i128::from(MICROSECONDS_PER_HOUR);
         let product = i128::from(self.0) * i128::from(elapsed.0);
-        let micros = (product + MICROSECONDS_PER_HOUR - 1).div_euclid(MICROSECONDS_PER_HOUR);
-        Money(i64::try_from(micros).unwrap_or(i64::MAX))
+        Money(i64::try_from((product + hour - 1).div_euclid(hour)).unwrap_or(i64::MAX))
     }
 }
 
@@ -183,6 +187,25 @@ mod tests {
         for wrong in ["", "$", "a", "1.0000001", "-5", "1e9", "99999999999999999999"] {
             assert!(wrong.parse::<Money>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_cost_is_rounded_up_and_as_large_as_it_gets() {
+        let check = |rate: i64, elapsed: u64, micros: i64| {
+            let cost = Rate::from_micros_per_hour(rate).cost(Elapsed(elapsed));
+            assert_eq!(cost.micros(), micros, "{elapsed} us at {rate}");
+        };
+        check(2_000_000, 0, 0);
+        check(2_000_000, 1, 1);
+        check(2_000_000, 1_800, 1);
+        check(2_000_000, 1_801, 2);
+        check(2_000_000, 3_600_000_000, 2_000_000);
+        // The last product of 64 bits, and the first one beyond.
+        check(1 << 32, (1 << 32) - 1, 5_124_095_575);
+        check(1 << 32, 1 << 32, 5_124_095_577);
+        check(1_000_000_000, 3_600_000_000_000, 1_000_000_000_000);
+        check(-2_000_000, 3_600_000_000, -2_000_000);
+        check(i64::MAX, u64::MAX, i64::MAX);
     }
 
     #[test]
