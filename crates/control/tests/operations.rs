@@ -42,6 +42,21 @@ fn a_refused_end_is_noted_once_and_asked_for_again_after_growing_waits() {
 }
 
 #[test]
+fn a_provider_is_asked_as_often_after_another_process_has_appended_first() {
+    let mut lab = Lab::new(stopped(), |call, _| match call {
+        ProviderCall::End(_) => ProviderAnswer::Ending,
+        _ => seen(MachineState::Running),
+    });
+    lab.pass(10 * SECOND);
+    lab.controller.restart(lab.controller.world().clone());
+    lab.step(ControllerInput::Timer);
+    lab.calls.clear();
+    lab.pass(60 * SECOND);
+    let observed = lab.calls.iter().filter(|(_, call)| *call == "observe").count();
+    assert!(observed > 30, "{observed} times in 60 s: {:?}", lab.calls);
+}
+
+#[test]
 fn last_events_that_cannot_be_read_are_noted_and_the_run_is_billed_without_them() {
     let usage = domain::run::Usage { started: Timestamp(0), elapsed: Elapsed(SECOND) };
     let mut lab = Lab::new(stopped(), |call, _| match call {

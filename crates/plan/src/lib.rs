@@ -21,9 +21,9 @@ pub mod world;
 
 pub use orders::{hazard_of, hear, job_of_attempt, orders, saving_of};
 pub use reconcile::{
-    Action, LaunchDoubt, ObservedMachine, ObservedState, Policy, RetryBudget, Scope, SubmitTrial, budget_of, expires,
-    first_answer, heartbeat, is_limited, is_lost, lease, members, offers, price_cap, reached, reconcile,
-    reconcile_scope, retry_budget, run_due, sweep_due, wind_down,
+    Action, Decision, LaunchDoubt, ObservedMachine, ObservedState, Policy, RetryBudget, Scope, SubmitTrial, budget_of,
+    decide, expires, first_answer, heartbeat, is_limited, is_lost, lease, members, offers, price_cap, reached,
+    reconcile, reconcile_scope, retry_budget, run_due, sweep_due, wind_down,
 };
 pub use resume::Resumption;
 pub use verdict::{StepTimes, Straggler, straggler_found};

@@ -23,13 +23,12 @@ mod trials;
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::event::RunEnd;
-use domain::rental::ProviderTraits;
 use domain::run::{AttemptEnd, Bill, InstanceState, Outcome, RunState, Sight, StopBy, Usage};
 use domain::sweep::{SweepEnd, Trial};
 use domain::{AttemptId, Cause, Elapsed, Fence, Finding, InstanceId, Job, Money, Offer, Plan, RunId, SweepId};
 
 use crate::sweep;
-use crate::world::{Instance, Run, World, bill};
+use crate::world::{Run, World, bill};
 
 pub use choice::offers;
 pub use due::{run_due, sweep_due};
@@ -38,6 +37,7 @@ use limits::Affords;
 pub use limits::{budget_of, heartbeat, reached, time_to_end, wind_down};
 pub(crate) use limits::{live_rate, time_to_spend};
 pub use lost::is_lost;
+use lost::is_silent;
 pub use observed::{LaunchDoubt, ObservedMachine, ObservedState};
 use observed::{LiveMachine, RunFacts};
 pub use order::members;
@@ -127,15 +127,29 @@ pub struct SubmitTrial {
     pub trial: Trial,
 }
 
+/// What is decided about runs and sweeps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// The actions to take now.
+    pub actions: Vec<Action>,
+    /// How long until time alone changes those for each run that was decided on, as [`run_due`], if nothing else does.
+    pub due: BTreeMap<RunId, Option<Elapsed>>,
+}
+
 /// The actions to take now, earlier runs first.
 pub fn reconcile(world: &World, facts: &ObservedState, policy: &Policy) -> Vec<Action> {
     reconcile_scope(world, facts, policy, &Scope::all(world))
 }
 
-/// The actions for some runs and sweeps. The facts must include those of their machines, of those of the sweeps'
-/// trials, and of all that are being released.
+/// The actions for some runs and sweeps.
 pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, scope: &Scope) -> Vec<Action> {
-    let mut actions = Vec::new();
+    decide(world, facts, policy, scope).actions
+}
+
+/// The actions for some runs and sweeps, and when to decide on the runs again. The facts must include those of their
+/// machines, of those of the sweeps' trials, and of all that are being released.
+pub fn decide(world: &World, facts: &ObservedState, policy: &Policy, scope: &Scope) -> Decision {
+    let (mut actions, mut due) = (Vec::new(), BTreeMap::new());
     let mut room = Room::new(world, facts, policy);
     let open = scope.runs.iter().filter(|id| world.is_open(id));
     let mut runs: Vec<(&RunId, &Run)> = open.filter_map(|id| world.runs.get_key_value(id)).collect();
@@ -149,6 +163,7 @@ pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, sc
             continue;
         }
         let of = RunFacts::new(world, facts, run);
+        due.insert(id.clone(), due::of_run(&of, policy, id));
         for one in of.machines.iter().filter(|one| !taken.machines.contains(one.id)) {
             match choice::given_over(world, one.id, one.instance) {
                 Some(action) => actions.push(action),
@@ -174,7 +189,7 @@ pub fn reconcile_scope(world: &World, facts: &ObservedState, policy: &Policy, sc
     }
     let kept = choice::kept_for_trials(world, facts, policy, &actions);
     actions.retain(|action| !matches!(action, Action::Release { instance } if kept.contains(instance)));
-    actions
+    Decision { actions, due }
 }
 
 /// The actions for an instance, independent of its run.
@@ -210,11 +225,10 @@ fn for_instance(
             }
             let is_lost = lost::is_lost(&facts.traits, policy, instance, seen) && gang::works_on(world, run, id);
             let lost = is_lost.then(|| failed(format!("instance `{id}` cannot be reached"))).flatten();
-            lost.into_iter().chain([Action::Terminate { instance: id.clone() }]).collect()
+            let end = (!seen.is_end_asked).then(|| Action::Terminate { instance: id.clone() });
+            lost.into_iter().chain(end).collect()
         }
-        (InstanceState::Intended, _) if run.state.is_final() || is_stopping => {
-            vec![Action::Release { instance: id.clone() }]
-        }
+        (InstanceState::Intended, _) if run.state.is_final() || is_stopping => release(id),
         // It is listed, or what was rented by the same request is.
         (InstanceState::Intended, _) if sight == Some(Sight::Alive) || order::is_rented(world, id) => {
             vec![Action::RecordLaunch { instance: id.clone() }]
@@ -229,14 +243,16 @@ fn for_instance(
                 || is_silent(facts, policy, machine)
                 || (is_stopping && !gang::has_work(world, run, id)) =>
         {
-            vec![Action::Release { instance: id.clone() }]
+            release(id)
         }
         // Work on a machine that will be reclaimed saves its state first.
-        (InstanceState::Up, _) if instance.reclaim.is_some() && !gang::works_on(world, run, id) => {
-            vec![Action::Release { instance: id.clone() }]
-        }
+        (InstanceState::Up, _) if instance.reclaim.is_some() && !gang::works_on(world, run, id) => release(id),
         (InstanceState::Launching | InstanceState::Up, _) => Vec::new(),
     }
+}
+
+fn release(id: &InstanceId) -> Vec<Action> {
+    vec![Action::Release { instance: id.clone() }]
 }
 
 /// Whether an instance may be requested now: somebody waits for its run, no request is in flight, and an earlier one was
@@ -248,26 +264,6 @@ fn may_launch(facts: &ObservedState, policy: &Policy, machine: LiveMachine<'_>) 
     let Some(doubt) = machine.seen.in_doubt else { return true };
     let is_rested = doubt.since >= policy.wait_in_doubt(doubt.requests);
     is_rested && (!doubt.is_token_void || facts.is_gone_by_absence(machine))
-}
-
-/// Whether an agent has been silent for so long that its machine is given up.
-fn is_silent(facts: &ObservedState, policy: &Policy, machine: LiveMachine<'_>) -> bool {
-    let is_over = |silence: Elapsed| silence >= patience(&facts.traits, policy, machine.instance);
-    machine.seen.silence.is_some_and(is_over)
-}
-
-/// How long an agent may be silent. Before its first call the machine boots.
-fn patience(traits: &BTreeMap<String, ProviderTraits>, policy: &Policy, instance: &Instance) -> Elapsed {
-    let traits = traits.get(&instance.offer.provider);
-    match instance.state {
-        InstanceState::Intended | InstanceState::Launching => {
-            traits.map_or(policy.silence, |traits| traits.boots_within.max(policy.silence))
-        }
-        InstanceState::Up | InstanceState::Releasing | InstanceState::Released { .. } => {
-            let is_remote = traits.is_some_and(|traits| traits.abandoned_within.is_some());
-            if is_remote { policy.silence_remote } else { policy.silence }
-        }
-    }
 }
 
 /// The actions for a run that has not ended.

@@ -235,4 +235,12 @@ pub(super) const PLANS: &[SourceMutant] = &[
         to: "product / MICROSECONDS_PER_HOUR",
         test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "a_cost_is_rounded_up" },
     },
+    SourceMutant {
+        name: "providers-forget-their-machines",
+        harm: "after another process has appended first, a provider is asked every ten minutes what became of its machines",
+        file: "crates/control/src/controller/mod.rs",
+        from: "self.machines.values_mut().for_each(|memory| memory.noted = None);",
+        to: "",
+        test: CargoTest { package: "gradus-control", target: &["--test", "operations"], filter: "has_appended_first" },
+    },
 ];

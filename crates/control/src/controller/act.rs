@@ -4,8 +4,10 @@ use domain::event::{MachineTaken, RentIntended, Submitted};
 use domain::rental::{EndRequest, LaunchRequest, MachineHandle, ProviderCall};
 use domain::run::{InstanceState, Usage};
 use domain::{Cause, Elapsed, Event, Finding, InstanceId, Money, RunId};
-use plan::{Action, ObservedState, Scope};
+use plan::{Action, Decision, ObservedState, Scope};
 
+use super::dirty::Known;
+use super::facts::Look;
 use super::memory::{LastEvents, MachineMemory, Pending};
 use super::{CallId, Controller, ControllerOutput, PASSES};
 use crate::identity::{job_hash, token};
@@ -22,14 +24,17 @@ impl Controller {
         for _ in 0..PASSES {
             self.is_changed = false;
             let seq = self.world.last_seq;
-            let scope = self.take_scope();
-            let mut facts = self.facts(&scope);
-            let actions = plan::reconcile_scope(&self.world, &facts, &self.policy, &scope);
-            // What was seen of these is still true if nothing was done, except of machines that are to end now.
-            let (mut is_idle, mut ended) = (true, Vec::new());
+            let look = self.look_at_releasing();
+            let scope = self.take_scope(&look.lost);
+            let Look { machines, unnoted, due: of_machines, .. } = self.look_at(&scope, look);
+            unnoted.iter().for_each(|id| self.note_rented(id));
+            let mut facts = self.facts_of(&scope, machines);
+            let Decision { actions, due } = plan::decide(&self.world, &facts, &self.policy, &scope);
+            // What was seen and found is still true if nothing was done, except that machines are to end from now on.
+            let (mut is_idle, mut begun) = (true, Vec::new());
             for action in actions {
                 match action {
-                    Action::Terminate { instance } if self.end(&instance) => ended.push(instance),
+                    Action::Terminate { instance } if self.end(&instance) => begun.push(instance),
                     Action::Terminate { .. } => {}
                     action => {
                         is_idle = false;
@@ -40,8 +45,10 @@ impl Controller {
             last = scope;
             if self.world.last_seq == seq {
                 self.end_decisions();
-                ended.iter().for_each(|id| self.observe_again(&mut facts, id));
-                self.set_timers(is_idle.then_some((&last, &facts)));
+                begun.iter().for_each(|id| self.look_again(&mut facts, id));
+                let decided = begun.is_empty().then_some(&due);
+                let known = Known { scope: &last, facts: &facts, machines: &of_machines, decided };
+                self.set_timers(is_idle.then_some(known));
                 self.ask();
                 return is_idle.then_some((last, facts));
             }
@@ -54,15 +61,7 @@ impl Controller {
         match action {
             Action::Rent { run, instance, others, offer, reserve } => {
                 let token = token(&self.owner, &instance);
-                let members: Vec<InstanceId> = std::iter::once(&instance).chain(&others).cloned().collect();
-                let intent = RentIntended { run, instance: instance.clone(), token, offer, reserved: reserve, others };
-                if !self.is_appended(Event::RentIntended(Box::new(intent))) {
-                    return;
-                }
-                for member in members {
-                    self.machines.insert(member, MachineMemory::new(self.awake, Elapsed(0), self.now.monotonic));
-                }
-                self.launch(&instance);
+                self.intend_rent(RentIntended { run, instance, token, offer, reserved: reserve, others });
             }
             Action::TakeOver { run, instance, from, usage, reserve } => {
                 self.take_over(run, instance, from, usage, reserve);
@@ -110,6 +109,19 @@ impl Controller {
             Action::AlertSweep { sweep, spent } => self.must(Event::SweepBudgetAlert { sweep, spent }),
             Action::EndSweep { sweep, end, total } => self.must(Event::SweepEnded { sweep, end, total }),
         }
+    }
+
+    /// Records the intent to rent, and asks for the machines of one request.
+    fn intend_rent(&mut self, intent: RentIntended) {
+        let first = intent.instance.clone();
+        let members: Vec<InstanceId> = std::iter::once(&first).chain(&intent.others).cloned().collect();
+        if !self.is_appended(Event::RentIntended(Box::new(intent))) {
+            return;
+        }
+        for member in members {
+            self.machines.insert(member, MachineMemory::new(self.awake, Elapsed(0), self.now.monotonic));
+        }
+        self.launch(&first);
     }
 
     /// Records that a machine is gone.
@@ -167,7 +179,7 @@ impl Controller {
             return;
         }
         if let Some(memory) = self.machines.get(&from).cloned() {
-            self.machines.insert(instance, memory);
+            self.machines.insert(instance, MachineMemory { noted: None, ..memory });
         }
         self.record_release(from, usage);
     }
@@ -268,17 +280,15 @@ impl Controller {
         }
     }
 
-    /// Requests the end of an instance whose release is recorded, repeatedly until it is gone; returns whether it was
-    /// requested now.
+    /// Requests the end of an instance whose release is recorded, repeatedly until it is gone; returns whether that is the
+    /// first time.
     fn end(&mut self, id: &InstanceId) -> bool {
         let now = self.now.monotonic;
-        let Some(memory) = self.machines.get_mut(id).filter(|memory| !memory.end.is_pending) else { return false };
         let Some(instance) = self.world.instances.get(id) else { return false };
         let Some(provider) = self.providers.get(&instance.offer.provider) else { return false };
-        let due = memory.end.due(provider.traits.observe_every, self.policy.ending_max);
-        if due.is_some_and(|due| now < due) {
-            return false;
-        }
+        let is_asked = self.machines.get(id).is_none_or(|memory| self.is_end_asked(memory, &provider.traits));
+        let Some(memory) = self.machines.get_mut(id).filter(|_| !is_asked) else { return false };
+        let is_first = memory.end.first.is_none();
         memory.end.is_pending = true;
         memory.end.first.get_or_insert(now);
         let mut handles: Vec<Option<MachineHandle>> = memory.machines.keys().cloned().map(Some).collect();
@@ -288,7 +298,7 @@ impl Controller {
         let (name, machine) = (instance.offer.provider.clone(), instance.machine_name(id).clone());
         let requests = handles.into_iter().map(|handle| EndRequest { instance: machine.clone(), handle }).collect();
         self.call(&name, ProviderCall::End(requests), Pending::End { instances: vec![id.clone()] });
-        true
+        is_first
     }
 
     /// Queries providers: their view of the machines, the last events of machines that are gone; and ends unknown

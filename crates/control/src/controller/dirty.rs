@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::subject::EventSubject;
 use domain::{Elapsed, Event, InstanceId, RunId, SweepId};
-use plan::{Instance, ObservedState, RunOrSweep, Scope};
+use plan::{ObservedState, RunOrSweep, Scope};
 
 use super::{Controller, WatchedWork};
 
@@ -25,6 +25,17 @@ pub(super) struct Dirty {
     sweeps: Timers<SweepId>,
     /// Machines whose end could not be confirmed in time, so that they occupy no slot.
     lost: BTreeSet<InstanceId>,
+}
+
+/// What is known of a scope since it was decided on.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub scope: &'a Scope,
+    pub facts: &'a ObservedState,
+    /// When the first machine of each run needs an action that is not a decision.
+    pub machines: &'a BTreeMap<RunId, Elapsed>,
+    /// How long until time alone changes the decisions, if that was found out with them and still holds.
+    pub decided: Option<&'a BTreeMap<RunId, Option<Elapsed>>>,
 }
 
 /// A queue of items by due time on the monotonic clock.
@@ -156,16 +167,20 @@ impl Controller {
         }
     }
 
-    /// Takes the scope of the next decision.
-    pub(super) fn take_scope(&mut self) -> Scope {
+    /// Takes the scope of the next decision, where these machines are lost.
+    pub(super) fn take_scope(&mut self, lost: &[InstanceId]) -> Scope {
         let dirty = &mut self.dirty;
         let mut scope = std::mem::take(&mut dirty.scope);
         if std::mem::take(&mut dirty.all) {
             scope = Scope::all(&self.world);
             dirty.waiting = false;
         }
-        self.note_lost();
+        // Others wait for the slots that they occupied.
         let dirty = &mut self.dirty;
+        if !lost.iter().eq(&dirty.lost) {
+            dirty.lost = lost.iter().cloned().collect();
+            dirty.waiting = true;
+        }
         if std::mem::take(&mut dirty.waiting) {
             scope.add_waiting(&self.world);
         }
@@ -175,48 +190,40 @@ impl Controller {
         scope
     }
 
-    /// Notes which machines are lost. Others wait for the slots that they occupied.
-    fn note_lost(&mut self) {
-        let is_lost = |(id, instance): &(&InstanceId, &Instance)| {
-            let seen = self.machines.get(*id).map(|memory| self.absence(memory));
-            seen.is_some_and(|seen| plan::is_lost(&self.traits, &self.policy, instance, &seen))
-        };
-        let lost = || self.world.releasing_instances().filter(is_lost).map(|(id, _)| id);
-        if !lost().eq(&self.dirty.lost) {
-            let lost: BTreeSet<InstanceId> = lost().cloned().collect();
-            (self.dirty.lost, self.dirty.waiting) = (lost, true);
-        }
-    }
-
-    /// Sets the timers of the items that were decided on; `known` is what was just observed of a scope.
-    pub(super) fn set_timers(&mut self, known: Option<(&Scope, &ObservedState)>) {
+    /// Sets the timers of the items that were decided on; `known` is what is known of a scope.
+    pub(super) fn set_timers(&mut self, known: Option<Known<'_>>) {
         let seen = std::mem::take(&mut self.dirty.seen);
         if seen.is_empty() {
             return;
         }
+        let look;
         let observed;
-        let facts = match known {
-            Some((scope, facts)) if *scope == seen => facts,
+        let known = match known {
+            Some(known) if *known.scope == seen => known,
             _ => {
-                observed = self.facts(&seen);
-                &observed
+                look = self.look_at(&seen, self.look_at_releasing());
+                look.unnoted.iter().for_each(|id| self.note_rented(id));
+                observed = self.facts_of(&seen, look.machines);
+                Known { scope: &seen, facts: &observed, machines: &look.due, decided: None }
             }
         };
         let now = self.now.monotonic;
         let at = |wait: Elapsed| Elapsed(now.0.saturating_add(wait.0));
         for id in &seen.runs {
-            let machines = self.note_machines(id);
             let run = self.world.runs.get(id).filter(|_| self.world.is_open(id));
             let due = run.and_then(|run| {
-                let decision = plan::run_due(&self.world, facts, &self.policy, id, run).map(at);
-                decision.into_iter().chain(machines).min()
+                let decision = match known.decided {
+                    Some(decided) => decided.get(id).copied().flatten(),
+                    None => plan::run_due(&self.world, known.facts, &self.policy, id, run),
+                };
+                decision.map(at).into_iter().chain(known.machines.get(id).copied()).min()
             });
             let due = self.after_wait(RunOrSweep::Run(id.clone()), due);
             self.dirty.runs.set(id, due);
         }
         for id in &seen.sweeps {
             let sweep = self.world.sweeps.get(id);
-            let due = sweep.and_then(|sweep| plan::sweep_due(&self.world, facts, &self.policy, sweep)).map(at);
+            let due = sweep.and_then(|sweep| plan::sweep_due(&self.world, known.facts, &self.policy, sweep)).map(at);
             let due = self.after_wait(RunOrSweep::Sweep(id.clone()), due);
             self.dirty.sweeps.set(id, due);
         }

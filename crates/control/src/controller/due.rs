@@ -1,7 +1,8 @@
 //! When to be woken: the earliest moment at which time alone gives something to do.
 
+use domain::rental::ProviderTraits;
 use domain::run::{InstanceState, Sight};
-use domain::{Elapsed, InstanceId, RunId};
+use domain::{Elapsed, InstanceId};
 use plan::Instance;
 
 use super::memory::{LastEvents, MachineMemory};
@@ -59,38 +60,44 @@ impl Controller {
     pub(super) fn note_rented(&mut self, id: &InstanceId) {
         let Some(instance) = self.world.instances.get(id) else { return };
         let is_live = !matches!(instance.state, InstanceState::Released { .. });
-        let is_changing = is_live && self.is_changing(instance, self.silence(id));
-        if let Some(provider) = self.providers.get_mut(&instance.offer.provider) {
-            provider.note(id, is_live, is_changing);
+        let memory = self.machines.get(id);
+        let is_changing = is_live && memory.is_some_and(|memory| self.is_changing(instance, memory));
+        let Some(provider) = self.providers.get_mut(&instance.offer.provider) else { return };
+        for (set, is_in) in [(&mut provider.rented, is_live), (&mut provider.changing, is_changing)] {
+            match (is_in, set.contains(id)) {
+                (true, false) => set.insert(id.clone()),
+                (false, true) => set.remove(id),
+                (true, true) | (false, false) => continue,
+            };
+        }
+        if let Some(memory) = self.machines.get_mut(id) {
+            memory.noted = is_live.then_some(is_changing);
         }
     }
 
-    /// The same for all machines of a run; returns when the first of them needs an action that is not a decision. Those that
-    /// are released are noted as they are.
-    pub(super) fn note_machines(&mut self, run: &RunId) -> Option<Elapsed> {
-        let run = self.world.runs.get(run)?;
-        let mut first: Option<Elapsed> = None;
-        for (id, instance) in self.world.live_instances_of(run) {
-            let Some(memory) = self.machines.get(id) else { continue };
-            first = first.into_iter().chain(self.machine_due(instance, memory)).min();
-            let is_changing = self.is_changing(instance, self.silence_of(memory));
-            if let Some(provider) = self.providers.get_mut(&instance.offer.provider) {
-                provider.note(id, true, is_changing);
-            }
-        }
-        first
+    /// Whether a query about a machine that is not released may have a new result soon.
+    pub(super) fn is_changing(&self, instance: &Instance, memory: &MachineMemory) -> bool {
+        let is_suspected = self.silence_of(memory) >= self.policy.suspect;
+        instance.state != InstanceState::Up || instance.lacks_handle() || is_suspected
     }
 
-    /// Whether a query about a machine may have a new result soon.
-    fn is_changing(&self, instance: &Instance, silence: Elapsed) -> bool {
-        instance.state != InstanceState::Up || instance.lacks_handle() || silence >= self.policy.suspect
+    /// Whether the end of a machine was requested, and is not to be requested again yet.
+    pub(super) fn is_end_asked(&self, memory: &MachineMemory, traits: &ProviderTraits) -> bool {
+        let due = memory.end.due(traits.observe_every, self.policy.ending_max);
+        memory.end.is_pending || due.is_some_and(|due| self.now.monotonic < due)
     }
 
-    /// When a machine needs an action that is not a decision: a repeated end request, its last events, a query.
-    fn machine_due(&self, instance: &Instance, memory: &MachineMemory) -> Option<Elapsed> {
-        let every = self.providers.get(&instance.offer.provider)?.traits.observe_every;
+    /// When a machine needs an action that is not a decision: a repeated end request, its last events, a query. An end
+    /// request that is due now is made now.
+    pub(super) fn machine_due(
+        &self,
+        instance: &Instance,
+        memory: &MachineMemory,
+        traits: Option<&ProviderTraits>,
+    ) -> Option<Elapsed> {
+        let every = traits?.observe_every;
         let end = match (instance.state == InstanceState::Releasing, memory.end.is_pending) {
-            (true, false) => memory.end.due(every, self.policy.ending_max),
+            (true, false) => memory.end.due(every, self.policy.ending_max).filter(|due| *due > self.now.monotonic),
             _ => None,
         };
         let events = match (memory.sight, memory.last_events) {

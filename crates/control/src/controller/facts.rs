@@ -1,6 +1,6 @@
 //! The inputs of decisions: reports, observations and requests, as durations until now.
 
-use std::collections::btree_map::Entry;
+use std::collections::BTreeMap;
 
 use domain::rental::ProviderTraits;
 use domain::run::{InstanceState, Sight};
@@ -10,10 +10,29 @@ use plan::{Instance, LaunchDoubt, ObservedMachine, ObservedState, Scope};
 use super::Controller;
 use super::memory::{Heard, LastEvents, MachineMemory};
 
+/// What a look at machines has shown.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    /// Each machine, as decisions rest on it.
+    pub machines: Vec<(InstanceId, ObservedMachine)>,
+    /// Those that are lost, in the order of their names.
+    pub lost: Vec<InstanceId>,
+    /// Those that are not noted for their providers as they are.
+    pub unnoted: Vec<InstanceId>,
+    /// When the first machine of each run needs an action that is not a decision, beside what is due now.
+    pub due: BTreeMap<RunId, Elapsed>,
+}
+
 impl Controller {
     /// What decisions on some runs and sweeps rest on.
     pub(super) fn facts(&mut self, scope: &Scope) -> ObservedState {
-        let mut facts = self.machine_facts(scope);
+        let look = self.look_at(scope, self.look_at_releasing());
+        self.facts_of(scope, look.machines)
+    }
+
+    /// The same, where machines were just looked at.
+    pub(super) fn facts_of(&mut self, scope: &Scope, machines: Vec<(InstanceId, ObservedMachine)>) -> ObservedState {
+        let mut facts = self.state_of(machines);
         let now = self.now.monotonic;
         for id in scope.runs.iter().filter(|id| self.world.is_open(id)).cloned().collect::<Vec<RunId>>() {
             if self.is_watched(&id) {
@@ -30,64 +49,91 @@ impl Controller {
     /// The observed state of machines: of those of some runs, of all trials of some sweeps, and of all that are being
     /// released.
     pub(super) fn machine_facts(&self, scope: &Scope) -> ObservedState {
-        let shortages = self.shortages.left(self.now.monotonic);
-        let (now, traits) = (self.now.wall, self.traits.clone());
-        let mut facts = ObservedState { now, traits, shortages, ..ObservedState::default() };
-        let world = &self.world;
-        let trials = scope.sweeps.iter().filter_map(|id| world.sweeps.get(id)).flat_map(|sweep| world.trials(sweep));
-        let runs = scope.runs.iter().filter_map(|id| world.runs.get(id)).chain(trials.map(|(_, run)| run));
-        let is_other = |(_, instance): &(&InstanceId, &Instance)| instance.state != InstanceState::Releasing;
-        let others = runs.flat_map(|run| world.live_instances_of(run)).filter(is_other);
-        for (id, instance) in world.releasing_instances().chain(others) {
-            self.add_machine(&mut facts, id, instance);
-        }
-        facts
+        self.state_of(self.look_at(scope, self.look_at_releasing()).machines)
     }
 
-    fn add_machine(&self, facts: &mut ObservedState, id: &InstanceId, instance: &Instance) {
-        let Some(memory) = self.machines.get(id) else { return };
-        if let Entry::Vacant(entry) = facts.machines.entry(id.clone()) {
-            entry.insert(self.machine(instance, memory));
+    fn state_of(&self, machines: Vec<(InstanceId, ObservedMachine)>) -> ObservedState {
+        let shortages = self.shortages.left(self.now.monotonic);
+        let (now, traits) = (self.now.wall, self.traits.clone());
+        ObservedState { machines: machines.into_iter().collect(), now, traits, shortages, ..ObservedState::default() }
+    }
+
+    /// Looks at all machines that are being released.
+    pub(super) fn look_at_releasing(&self) -> Look {
+        let mut look = Look::default();
+        self.world.releasing_instances().for_each(|(id, instance)| self.look(&mut look, id, instance));
+        look
+    }
+
+    /// Looks at the other machines of some runs, and of all trials of some sweeps.
+    pub(super) fn look_at(&self, scope: &Scope, mut look: Look) -> Look {
+        let world = &self.world;
+        let trials = scope.sweeps.iter().filter_map(|id| world.sweeps.get(id)).flat_map(|sweep| world.trials(sweep));
+        // Those in the scope are looked at once.
+        let trials = trials.filter(|(id, _)| !scope.runs.contains(*id)).map(|(_, run)| run);
+        let runs = scope.runs.iter().filter_map(|id| world.runs.get(id)).chain(trials);
+        for (id, instance) in runs.flat_map(|run| world.live_instances_of(run)) {
+            if instance.state != InstanceState::Releasing {
+                self.look(&mut look, id, instance);
+            }
         }
+        look
+    }
+
+    fn look(&self, look: &mut Look, id: &InstanceId, instance: &Instance) {
+        let Some(memory) = self.machines.get(id) else { return };
+        let traits = self.providers.get(&instance.offer.provider).map(|provider| &provider.traits);
+        let seen = self.machine(instance, memory, traits);
+        if plan::is_lost(&self.traits, &self.policy, instance, &seen) {
+            look.lost.push(id.clone());
+        }
+        if memory.noted != Some(self.is_changing(instance, memory)) {
+            look.unnoted.push(id.clone());
+        }
+        if let Some(at) = self.machine_due(instance, memory, traits) {
+            match look.due.get_mut(&instance.run) {
+                Some(first) => *first = at.min(*first),
+                None => {
+                    look.due.insert(instance.run.clone(), at);
+                }
+            }
+        }
+        look.machines.push((id.clone(), seen));
     }
 
     /// Takes in what was done about a machine since.
-    pub(super) fn observe_again(&self, facts: &mut ObservedState, id: &InstanceId) {
+    pub(super) fn look_again(&self, facts: &mut ObservedState, id: &InstanceId) {
         if let Some((instance, memory)) = self.world.instances.get(id).zip(self.machines.get(id)) {
-            facts.machines.insert(id.clone(), self.machine(instance, memory));
+            let traits = self.providers.get(&instance.offer.provider).map(|provider| &provider.traits);
+            facts.machines.insert(id.clone(), self.machine(instance, memory, traits));
         }
     }
 
-    /// How long its agent is silent and its end is waited for: by these it is lost or not.
-    pub(super) fn absence(&self, memory: &MachineMemory) -> ObservedMachine {
+    fn machine(&self, instance: &Instance, memory: &MachineMemory, traits: Option<&ProviderTraits>) -> ObservedMachine {
         let now = self.now.monotonic;
-        let ending = memory.end.first.map(|first| Elapsed(now.0.saturating_sub(first.0)));
-        ObservedMachine { silence: Some(self.silence_of(memory)), ending, ..ObservedMachine::default() }
-    }
-
-    fn machine(&self, instance: &Instance, memory: &MachineMemory) -> ObservedMachine {
-        let now = self.now.monotonic;
+        let since = |at: Elapsed| Elapsed(now.0.saturating_sub(at.0));
         let launch = &memory.launch;
         // A view taken while a request could still have its effect proves nothing.
         let missing =
             memory.missing.and_then(|(first, newest)| newest.0.checked_sub(first.max(launch.effective_until).0));
         let is_in_doubt = launch.requests > 0 && instance.state == InstanceState::Intended;
         let silence = self.silence_of(memory);
-        let traits = self.providers.get(&instance.offer.provider).map(|provider| &provider.traits);
         let rent = self.rent(instance, memory, (silence, traits));
         ObservedMachine {
             sight: self.believed(instance, memory, traits),
             rent: rent.map(|rent| Elapsed(rent.0.saturating_sub(instance.before.0))),
             certain_rent: self.certain_rent(instance, memory, (silence, traits)),
+            silence: Some(silence),
             is_unheard: memory.heard.is_none(),
             missing: missing.map(Elapsed),
+            ending: memory.end.first.map(since),
+            is_end_asked: traits.is_some_and(|traits| self.is_end_asked(memory, traits)),
             is_launching: launch.pending.is_some() || now < launch.not_before,
             in_doubt: is_in_doubt.then(|| LaunchDoubt {
                 requests: launch.requests,
-                since: Elapsed(now.0.saturating_sub(launch.last.0)),
+                since: since(launch.last),
                 is_token_void: self.is_token_void(memory, traits),
             }),
-            ..self.absence(memory)
         }
     }
 

@@ -36,6 +36,8 @@ pub(super) struct MachineMemory {
     pub machines: BTreeMap<MachineHandle, Option<Usage>>,
     pub end: EndMemory,
     pub last_events: LastEvents,
+    /// Whether its provider has it as one about which a query may have a new result soon; `None` if it does not have it.
+    pub noted: Option<bool>,
 }
 
 /// The newest call of an agent.
@@ -172,17 +174,6 @@ impl ProviderMemory {
             strangers: BTreeMap::new(),
         }
     }
-
-    /// Keeps its machines in step with one of them.
-    pub(super) fn note(&mut self, id: &InstanceId, is_rented: bool, is_changing: bool) {
-        for (set, is_in) in [(&mut self.rented, is_rented), (&mut self.changing, is_changing)] {
-            match (is_in, set.contains(id)) {
-                (true, false) => set.insert(id.clone()),
-                (false, true) => set.remove(id),
-                (true, true) | (false, false) => continue,
-            };
-        }
-    }
 }
 
 impl MachineMemory {
@@ -199,6 +190,7 @@ impl MachineMemory {
             machines: BTreeMap::new(),
             end: EndMemory::default(),
             last_events: LastEvents::UNREAD,
+            noted: None,
         }
     }
 }

@@ -170,6 +170,7 @@ impl Controller {
             provider.rented.clear();
             provider.changing.clear();
         }
+        self.machines.values_mut().for_each(|memory| memory.noted = None);
         self.touch_all();
     }
 

@@ -4,13 +4,19 @@ use domain::run::{InstanceState, RunState};
 use domain::{Elapsed, Money, RunId, Timestamp};
 
 use super::limits::{lease_due, rate_now, rate_of_machines, reserve_of, spent_to_stop, time_to_spend};
-use super::{LiveMachine, ObservedState, Policy, RunFacts, choice, fleet, gang, lost, patience, trials};
+use super::lost::patience;
+use super::{LiveMachine, ObservedState, Policy, RunFacts, choice, fleet, gang, lost, trials};
 use crate::world::{Run, SweepRecord, SweepState, World};
 
 /// How long until time alone changes the actions for a run; `None` if only an event can. Any new information triggers a
 /// new decision at once.
 pub fn run_due(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> Option<Elapsed> {
-    let of = &RunFacts::new(world, facts, run);
+    of_run(&RunFacts::new(world, facts, run), policy, id)
+}
+
+/// The same, where its machines are known.
+pub(super) fn of_run(of: &RunFacts<'_>, policy: &Policy, id: &RunId) -> Option<Elapsed> {
+    let RunFacts { facts, run, .. } = *of;
     let machine = |one: &LiveMachine<'_>| {
         let (silent, retry) = (instance_due(facts, policy, *one), retry_due(policy, *one));
         [silent, retry, choice::due(policy, *one, run)].into_iter().flatten().min()

@@ -8,8 +8,9 @@ use domain::run::{InstanceState, Sight};
 use domain::{AttemptId, Elapsed, InstanceId, RunId};
 
 use super::limits::Affords;
+use super::lost::is_silent;
 use super::room::Room;
-use super::{Action, LiveMachine, ObservedState, Policy, RunFacts, choice, gang, is_silent, limits, lost, order};
+use super::{Action, LiveMachine, ObservedState, Policy, RunFacts, choice, gang, limits, lost, order};
 use crate::world::{AttemptState, Run, RunAttempt, World};
 
 /// The machines of a run that are not gone, oldest first.

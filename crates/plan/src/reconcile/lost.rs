@@ -11,7 +11,7 @@ use domain::Elapsed;
 use domain::rental::ProviderTraits;
 use domain::run::{InstanceState, Usage};
 
-use super::{LiveMachine, ObservedMachine, ObservedState, Policy, patience};
+use super::{LiveMachine, ObservedMachine, ObservedState, Policy};
 use crate::world::Instance;
 
 /// Whether a run continues without waiting for the end of this machine.
@@ -24,6 +24,26 @@ pub fn is_lost(
     instance.state == InstanceState::Releasing
         && seen.ending.is_some_and(|ending| ending >= policy.replace)
         && seen.silence.is_some_and(|silence| silence >= patience(traits, policy, instance))
+}
+
+/// Whether an agent has been silent for so long that its machine is given up.
+pub(super) fn is_silent(facts: &ObservedState, policy: &Policy, machine: LiveMachine<'_>) -> bool {
+    let is_over = |silence: Elapsed| silence >= patience(&facts.traits, policy, machine.instance);
+    machine.seen.silence.is_some_and(is_over)
+}
+
+/// How long an agent may be silent. Before its first call the machine boots.
+pub(super) fn patience(traits: &BTreeMap<String, ProviderTraits>, policy: &Policy, instance: &Instance) -> Elapsed {
+    let traits = traits.get(&instance.offer.provider);
+    match instance.state {
+        InstanceState::Intended | InstanceState::Launching => {
+            traits.map_or(policy.silence, |traits| traits.boots_within.max(policy.silence))
+        }
+        InstanceState::Up | InstanceState::Releasing | InstanceState::Released { .. } => {
+            let is_remote = traits.is_some_and(|traits| traits.abandoned_within.is_some());
+            if is_remote { policy.silence_remote } else { policy.silence }
+        }
+    }
 }
 
 /// The usage of an unreachable machine that must have ended by itself: until its last call, plus its lease. `None`

@@ -48,6 +48,8 @@ pub struct ObservedMachine {
     pub missing: Option<Elapsed>,
     /// Time since its end was first requested.
     pub ending: Option<Elapsed>,
+    /// Its end was requested, and is not to be requested again yet.
+    pub is_end_asked: bool,
     /// Its launch was requested and is not answered yet.
     pub is_launching: bool,
     /// Its launch has an unknown outcome.
@@ -63,6 +65,7 @@ static UNOBSERVED: ObservedMachine = ObservedMachine {
     is_unheard: false,
     missing: None,
     ending: None,
+    is_end_asked: false,
     is_launching: false,
     in_doubt: None,
 };
@@ -187,6 +190,7 @@ pub(crate) struct RunFacts<'a> {
 }
 
 impl<'a> RunFacts<'a> {
+    /// Finds the run's machines.
     pub fn new(world: &'a World, facts: &'a ObservedState, run: &'a Run) -> RunFacts<'a> {
         let machines = world.live_instances_of(run).map(|(id, instance)| facts.live(id, instance)).collect();
         RunFacts { world, facts, run, machines, released: OnceCell::new() }
