@@ -89,8 +89,11 @@ impl Simulation {
     fn running(&self, attempt: &AttemptId) -> usize {
         let machines = self.cloud.machines.values().filter(|machine| !machine.is_frozen);
         let ranks = machines.filter_map(|machine| machine.rank.as_ref());
-        let ranks = ranks.filter(|rank| rank.attempt == *attempt && rank.may_run);
-        ranks.map(|rank| rank.member.map_or(0, |place| place.rank)).collect::<BTreeSet<_>>().len()
+        let ranks = ranks.filter(|rank| rank.may_run && rank.attempt == *attempt);
+        // There are at most 64; one beyond 128 would count as missing.
+        let bit = |rank: u32| 1_u128.checked_shl(rank).unwrap_or(0);
+        let found = ranks.fold(0_u128, |found, rank| found | bit(rank.member.map_or(0, |place| place.rank)));
+        found.count_ones() as usize
     }
 
     /// Whether a rank can continue: after the rendezvous, no rank may be missing.
