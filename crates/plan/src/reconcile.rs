@@ -200,7 +200,7 @@ fn for_instance(
     run: &Run,
     machine: LiveMachine<'_>,
 ) -> Vec<Action> {
-    let LiveMachine { id, instance, seen } = machine;
+    let LiveMachine { id, instance, seen, .. } = machine;
     let sight = seen.sight;
     let is_stopping = matches!(run.state, RunState::Stopping { .. });
     let rented_for = |elapsed| Usage { started: instance.own_start(), elapsed };
@@ -216,14 +216,14 @@ fn for_instance(
         (_, Some(Sight::Gone(usage))) => gone(usage.unwrap_or(rented_for(Elapsed(0)))),
         // Missing is not gone: a new machine may not be listed yet. A provider without records of it cannot report its
         // usage, so the requested time counts.
-        (InstanceState::Releasing, Some(Sight::Unknown)) if facts.is_gone_by_absence(machine) => {
+        (InstanceState::Releasing, Some(Sight::Unknown)) if machine.is_gone_by_absence() => {
             gone(rented_for(machine.rent().unwrap_or_default()))
         }
         (InstanceState::Releasing, _) => {
-            if let Some(usage) = lost::abandoned(facts, policy, machine) {
+            if let Some(usage) = lost::abandoned(policy, machine) {
                 return gone(usage);
             }
-            let is_lost = lost::is_lost(&facts.traits, policy, instance, seen) && gang::works_on(world, run, id);
+            let is_lost = machine.is_lost(policy) && gang::works_on(world, run, id);
             let lost = is_lost.then(|| failed(format!("instance `{id}` cannot be reached"))).flatten();
             let end = (!seen.is_end_asked).then(|| Action::Terminate { instance: id.clone() });
             lost.into_iter().chain(end).collect()
@@ -240,7 +240,7 @@ fn for_instance(
         // A spare has nothing to save.
         (InstanceState::Launching | InstanceState::Up, _)
             if run.state.is_final()
-                || is_silent(facts, policy, machine)
+                || is_silent(policy, machine)
                 || (is_stopping && !gang::has_work(world, run, id)) =>
         {
             release(id)
@@ -263,7 +263,7 @@ fn may_launch(facts: &ObservedState, policy: &Policy, machine: LiveMachine<'_>) 
     }
     let Some(doubt) = machine.seen.in_doubt else { return true };
     let is_rested = doubt.since >= policy.wait_in_doubt(doubt.requests);
-    is_rested && (!doubt.is_token_void || facts.is_gone_by_absence(machine))
+    is_rested && (!doubt.is_token_void || machine.is_gone_by_absence())
 }
 
 /// The actions for a run that has not ended.
@@ -295,7 +295,7 @@ fn for_run<'a>(of: &RunFacts<'a>, policy: &Policy, id: &'a RunId, room: &mut Roo
         return Vec::new();
     }
     let machines = fleet::machines(of, policy);
-    if machines.is_any_ending(facts, policy) {
+    if machines.is_any_ending(policy) {
         return Vec::new();
     }
     let up = machines.by_rank(run);

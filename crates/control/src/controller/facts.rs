@@ -84,7 +84,7 @@ impl Controller {
         let Some(memory) = self.machines.get(id) else { return };
         let traits = self.providers.get(&instance.offer.provider).map(|provider| &provider.traits);
         let seen = self.machine(instance, memory, traits);
-        if plan::is_lost(&self.traits, &self.policy, instance, &seen) {
+        if plan::is_lost(traits, &self.policy, instance, &seen) {
             look.lost.push(id.clone());
         }
         if memory.noted != Some(self.is_changing(instance, memory)) {

@@ -18,7 +18,7 @@ pub fn run_due(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId
 pub(super) fn of_run(of: &RunFacts<'_>, policy: &Policy, id: &RunId) -> Option<Elapsed> {
     let RunFacts { facts, run, .. } = *of;
     let machine = |one: &LiveMachine<'_>| {
-        let (silent, retry) = (instance_due(facts, policy, *one), retry_due(policy, *one));
+        let (silent, retry) = (instance_due(policy, *one), retry_due(policy, *one));
         [silent, retry, choice::due(policy, *one, run)].into_iter().flatten().min()
     };
     let machines = of.machines.iter().filter_map(machine).min();
@@ -55,12 +55,12 @@ pub fn sweep_due(world: &World, facts: &ObservedState, policy: &Policy, sweep: &
 }
 
 /// When an agent has been silent for too long.
-fn instance_due(facts: &ObservedState, policy: &Policy, machine: LiveMachine<'_>) -> Option<Elapsed> {
+fn instance_due(policy: &Policy, machine: LiveMachine<'_>) -> Option<Elapsed> {
     match machine.instance.state {
         InstanceState::Released { .. } => None,
-        InstanceState::Releasing => lost::due(facts, policy, machine),
+        InstanceState::Releasing => lost::due(policy, machine),
         InstanceState::Intended | InstanceState::Launching | InstanceState::Up => {
-            left(patience(&facts.traits, policy, machine.instance), machine.seen.silence?)
+            left(patience(machine.traits, policy, machine.instance), machine.seen.silence?)
         }
     }
 }

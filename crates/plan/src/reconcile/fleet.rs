@@ -10,7 +10,7 @@ use domain::{AttemptId, Elapsed, InstanceId, RunId};
 use super::limits::Affords;
 use super::lost::is_silent;
 use super::room::Room;
-use super::{Action, LiveMachine, ObservedState, Policy, RunFacts, choice, gang, limits, lost, order};
+use super::{Action, LiveMachine, ObservedState, Policy, RunFacts, choice, gang, limits, order};
 use crate::world::{AttemptState, Run, RunAttempt, World};
 
 /// The machines of a run that are not gone, oldest first.
@@ -27,8 +27,7 @@ pub(super) fn machines<'a>(of: &RunFacts<'a>, policy: &Policy) -> Machines<'a> {
     let mut machines = Machines { usable: Vec::new(), leaving: 0 };
     for one in &of.machines {
         let instance = one.instance;
-        let is_lost = || lost::is_lost(&of.facts.traits, policy, instance, one.seen);
-        if instance.reclaim.is_some() || instance.lost_race || is_lost() {
+        if instance.reclaim.is_some() || instance.lost_race || one.is_lost(policy) {
             continue;
         }
         if instance.state == InstanceState::Releasing {
@@ -42,11 +41,11 @@ pub(super) fn machines<'a>(of: &RunFacts<'a>, policy: &Policy) -> Machines<'a> {
 
 impl<'a> Machines<'a> {
     /// Whether one has just ended or is given up: that is written down first, and the next round sees it.
-    pub fn is_any_ending(&self, facts: &ObservedState, policy: &Policy) -> bool {
+    pub fn is_any_ending(&self, policy: &Policy) -> bool {
         let is_gone = |one: &LiveMachine<'_>| matches!(one.seen.sight, Some(Sight::Gone(_)));
         // One whose launch is in doubt has no agent that could be silent.
         let is_given_up =
-            |one: &LiveMachine<'_>| one.instance.state != InstanceState::Intended && is_silent(facts, policy, *one);
+            |one: &LiveMachine<'_>| one.instance.state != InstanceState::Intended && is_silent(policy, *one);
         self.usable.iter().any(|one| is_gone(one) || is_given_up(one))
     }
 
@@ -118,7 +117,7 @@ pub(super) fn beside<'a>(
         return Vec::new();
     }
     let machines = machines(of, policy);
-    if machines.is_any_ending(facts, policy) {
+    if machines.is_any_ending(policy) {
         return Vec::new();
     }
     if grows_in(facts, policy, run, state, &machines).is_some_and(|left| left.0 == 0) {

@@ -110,15 +110,7 @@ impl ObservedState {
 
     /// A machine with what is known of it.
     pub(super) fn live<'a>(&'a self, id: &'a InstanceId, instance: &'a Instance) -> LiveMachine<'a> {
-        LiveMachine { id, instance, seen: self.machine(id) }
-    }
-
-    /// Whether an instance has been missing for so long that its provider cannot list it later. An unknown provider
-    /// promises nothing.
-    pub(super) fn is_gone_by_absence(&self, machine: LiveMachine<'_>) -> bool {
-        let LiveMachine { instance, seen, .. } = machine;
-        let is_missing = |traits: &ProviderTraits| seen.missing.is_some_and(|time| time >= traits.visible_within);
-        !seen.is_launching && self.traits_of(instance).is_some_and(is_missing)
+        LiveMachine { id, instance, seen: self.machine(id), traits: self.traits_of(instance) }
     }
 
     /// Rent until now of every instance that is not released.
@@ -139,6 +131,8 @@ pub(crate) struct LiveMachine<'a> {
     pub instance: &'a Instance,
     /// As it was observed.
     pub seen: &'a ObservedMachine,
+    /// What its provider promises; an unknown one promises nothing.
+    pub traits: Option<&'a ProviderTraits>,
 }
 
 impl LiveMachine<'_> {
@@ -160,6 +154,12 @@ impl LiveMachine<'_> {
     /// Rent until now if it was rented, of one of which nobody knows whether it was.
     pub fn rent_in_doubt(&self, now: Timestamp) -> Option<Elapsed> {
         self.may_be_rented().then(|| now.since(self.instance.intended))
+    }
+
+    /// Whether it has been missing for so long that its provider cannot list it later.
+    pub fn is_gone_by_absence(&self) -> bool {
+        let is_missing = |traits: &ProviderTraits| self.seen.missing.is_some_and(|time| time >= traits.visible_within);
+        !self.seen.is_launching && self.traits.is_some_and(is_missing)
     }
 
     fn is_rented(&self) -> bool {

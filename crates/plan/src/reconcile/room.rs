@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use domain::rental::ProviderTraits;
 use domain::{Offer, RunId, SweepId};
 
-use super::{ObservedState, Policy, lost};
+use super::{ObservedState, Policy};
 use crate::local::HERE;
 use crate::world::{Run, World};
 
@@ -40,8 +40,7 @@ impl<'a> Room<'a> {
         let Room { world, facts, policy, .. } = *self;
         let used = self.used.get_or_insert_with(|| {
             let sweep = |run: &RunId| world.runs.get(run)?.trial.as_ref().map(|trial| &trial.sweep);
-            let live = world.live_instances();
-            let live = live.filter(|(id, instance)| !lost::is_lost(&facts.traits, policy, instance, facts.machine(id)));
+            let live = world.live_instances().filter(|(id, instance)| !facts.live(id, instance).is_lost(policy));
             live.map(|(_, instance)| Taken { offer: &instance.offer, run: &instance.run, sweep: sweep(&instance.run) })
                 .collect()
         });
