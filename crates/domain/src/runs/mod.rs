@@ -2,6 +2,7 @@
 
 pub mod all_reduce;
 pub mod finding;
+mod pause;
 pub mod rank;
 pub mod run;
 mod scores;

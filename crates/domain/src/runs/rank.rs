@@ -12,6 +12,7 @@ use crate::finding::Finding;
 use crate::id::{AttemptId, Fence, RunId};
 use crate::train::Train;
 
+pub use super::pause::Pause;
 pub use super::scores::{Evaluated, EvaluatedSplit, TaskMetrics};
 
 /// Everything a rank needs to know.
@@ -122,26 +123,6 @@ pub enum Report {
     Stopped { step: u64 },
     /// Last report: it has failed.
     Failed(Finding),
-}
-
-/// What steps pause for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Pause {
-    /// A split is scored.
-    Evaluation,
-    /// The state is copied, and saved until [`Report::Checkpointed`].
-    Checkpoint,
-    /// A model is written.
-    Export,
-    /// An earlier state is loaded, as at the start.
-    SetUp,
-    /// All ranks have ended, and what they have written travels to the loop's machine or to a store. Said by the agent, of one
-    /// that takes long.
-    Sending {
-        /// For so many microseconds.
-        us: u64,
-    },
 }
 
 /// An agent's order.
