@@ -46,7 +46,7 @@ pub(super) const OUTPUTS: &[SourceMutant] = &[
     SourceMutant {
         name: "a-pause-costs-lines-of-output",
         harm: "`gradus attach` leaves out what a program has written while the server was away for seconds",
-        file: "crates/cli/src/follow/pace.rs",
+        file: "crates/cli/src/follow/output/pace.rs",
         from: "const BURST: usize = 2_000;",
         to: "const BURST: usize = 40;",
         test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "printed_after_a_pause" },
@@ -54,7 +54,7 @@ pub(super) const OUTPUTS: &[SourceMutant] = &[
     SourceMutant {
         name: "a-stop-prints-the-whole-backlog",
         harm: "`gradus stop` of a program that writes fast prints thousands of old lines before its result",
-        file: "crates/cli/src/follow/pace.rs",
+        file: "crates/cli/src/follow/output/pace.rs",
         from: "            self.allowed = 0;\n",
         to: "            self.allowed = PER_POLL;\n",
         test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "skipped_and_counted_once" },
@@ -62,7 +62,7 @@ pub(super) const OUTPUTS: &[SourceMutant] = &[
     SourceMutant {
         name: "the-end-of-a-log-is-neither-printed-nor-counted",
         harm: "what a fast program has written last is not shown when its run ends, and nothing says so",
-        file: "crates/cli/src/follow/output.rs",
+        file: "crates/cli/src/follow/output/mod.rs",
         from: "if !all || end == 0 || self.read >= length {",
         to: "if !all || end < usize::MAX {",
         test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "reads_a_log_to_its_end" },

@@ -10,7 +10,6 @@ pub mod liveness;
 pub mod narrator;
 pub mod news;
 pub mod output;
-mod pace;
 pub mod progress;
 pub mod refused;
 pub mod report;

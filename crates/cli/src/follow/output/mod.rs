@@ -2,12 +2,14 @@
 //!
 //! It is read from the logs, so it is the same whichever process runs the control loop, and secrets are masked.
 
+mod pace;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::pace::LinePace;
+use self::pace::LinePace;
 use crate::figures::size as byte_size;
 use crate::printer::Printer;
 
@@ -59,9 +61,8 @@ impl FollowedLog {
     fn print(&mut self, printer: &mut Printer, all: bool, is_stopping: bool) {
         let (rank, place, length) = (rank_of(&self.path), self.path.display().to_string(), length(&self.path));
         self.skip(length, printer, is_stopping);
-        loop {
-            // A log that cannot be read now is read at the next look, or by `gradus logs`.
-            let Ok(bytes) = new_bytes(&self.path, self.read) else { break };
+        // A log that cannot be read now is read at the next look, or by `gradus logs`.
+        while let Ok(bytes) = new_bytes(&self.path, self.read) {
             let end = end_of_lines(&bytes, all);
             self.read += end as u64;
             self.pace.take(&rank, &bytes[..end], is_stopping).iter().for_each(|line| printer.say(line));
