@@ -9,6 +9,7 @@ mod machines;
 mod mutant;
 mod outputs;
 mod plans;
+mod programs;
 pub(crate) mod seed;
 mod space;
 mod sweeps;

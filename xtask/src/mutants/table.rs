@@ -9,13 +9,15 @@ use super::machines::MACHINES;
 use super::mutant::SourceMutant;
 use super::outputs::OUTPUTS;
 use super::plans::PLANS;
+use super::programs::PROGRAMS;
 use super::space::SPACE;
 use super::sweeps::SWEEPS;
 use super::training::TRAINING;
 
-/// All of them: those of training, of machines, of disk space, of sweeps, of clouds, of plans, and of outputs.
+/// All of them: those of training, of machines, of disk space, of agents, of programs, of sweeps, of
+/// clouds, of plans, and of outputs.
 pub(super) fn all() -> Vec<&'static SourceMutant> {
-    let tables = [TRAINING, MACHINES, SPACE, AGENTS, SWEEPS, CLOUDS, PLANS, OUTPUTS];
+    let tables = [TRAINING, MACHINES, SPACE, AGENTS, PROGRAMS, SWEEPS, CLOUDS, PLANS, OUTPUTS];
     tables.into_iter().flatten().collect()
 }
 
