@@ -346,7 +346,7 @@ fn a_node_that_loses_power_is_replaced_and_the_other_one_stays() {
     assert_eq!(lines, both, "{output:?}");
     let number: &str = lost.strip_prefix("host-").unwrap();
     scene.lab(&["kill", number]);
-    scene.wait("it is trained", 300, || scene.events().contains("trained its model"));
+    scene.wait("it is trained", 900, || scene.events().contains("trained its model"));
     scene.lab(&["start", number]);
     scene.wait("the run has ended", 60, || run.try_wait().unwrap().is_some());
     let events = scene.events();

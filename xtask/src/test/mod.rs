@@ -39,6 +39,9 @@ const LONG: Extent = Extent { chaos_runs: 1000, schedules: 1_000_000, server_awa
 const LAB_HOSTS: u8 = 30;
 const LAB_FOLDER: &str = "GRADUS_LAB_HOSTS";
 
+/// Tests over SSH at once, each with hosts of its own.
+const AT_ONCE: u8 = 4;
+
 /// The variable that says for how many seconds a server is away from nodes that train.
 const SERVER_AWAY: &str = "GRADUS_SERVER_AWAY";
 
@@ -119,16 +122,19 @@ fn whole(root: &Path, extent: &Extent) -> Outcome {
         tests.env("PYTHONPATH", peers::moto()?);
         doing::run(&mut tests, "`cargo xtask lab start` starts the same moto to try by hand")
     })?;
-    hosts_and_schedules(root, extent)?;
-    let arguments = ["--runs", &extent.chaos_runs.to_string(), "--seed", "1"].map(str::to_owned);
-    let line = step("chaos", || chaos::chaos(root, &arguments))?;
+    let line = hosts_and_schedules(root, extent)?;
     Ok(format!("{packages}\n{line}\neverything passed"))
 }
 
-/// Tests over SSH mostly wait and schedules only compute: both at once, the schedules with the time that is left.
-fn hosts_and_schedules(root: &Path, extent: &Extent) -> Result<(), Box<dyn std::error::Error>> {
+/// Tests over SSH mostly wait, and schedules and runs that are killed compute: both at once, the schedules with the time that
+/// is left. Returns what chaos has seen.
+fn hosts_and_schedules(root: &Path, extent: &Extent) -> Outcome {
     let seeds = ["--seeds".to_owned(), format!("0..{}", extent.schedules)];
-    let computing = || step("schedules", || doing::run(&mut doing::nice(&simulation(root, &seeds)), SIM_HINT));
+    let runs = ["--runs", &extent.chaos_runs.to_string(), "--seed", "1"].map(str::to_owned);
+    let computing = || {
+        step("schedules", || doing::run(&mut doing::nice(&simulation(root, &seeds)), SIM_HINT))?;
+        step("chaos", || chaos::chaos(root, &runs))
+    };
     std::thread::scope(|scope| {
         let computing = scope.spawn(|| computing().map_err(|error| error.to_string()));
         let waiting = step("hosts, over SSH", || over_ssh(root, extent.server_away));
@@ -153,7 +159,7 @@ fn over_ssh(root: &Path, server_away: u64) -> Result<(), Box<dyn std::error::Err
     let tested = hosts::up(root, &folder, LAB_HOSTS).and_then(|_| {
         let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "hosts", "--", "--ignored"]);
         tests.env(LAB_FOLDER, &folder).env("PYTHONPATH", peers::moto()?);
-        tests.env(SERVER_AWAY, server_away.to_string());
+        tests.env(SERVER_AWAY, server_away.to_string()).arg(format!("--test-threads={AT_ONCE}"));
         doing::run(&mut tests, "`cargo xtask lab hosts up 2` starts such hosts to try by hand")
     });
     let removed = hosts::down(&folder);
