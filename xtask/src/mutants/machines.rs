@@ -194,7 +194,7 @@ pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
         name: "a-machine-that-ended-early-was-never-rented",
         harm: "machines of the same request run on, and nobody looks for them",
-        file: "crates/control/src/controller/act.rs",
+        file: "crates/control/src/controller/rent.rs",
         from: "known.any(|instance| instance.was_refused)",
         to: "known.any(|instance| !instance.is_accepted && instance.state != InstanceState::Intended)",
         test: CargoTest { package: "gradus-control", target: &["--test", "together"], filter: "" },

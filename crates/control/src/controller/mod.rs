@@ -8,9 +8,9 @@
 //! Its world holds unfinished work. A run or sweep that is settled, also on disk, leaves it; when an input concerns
 //! such a one, the shell restores it first ([`ControllerInput::Recalled`]).
 //!
-//! `message` has what goes in and out, `hear` handles heartbeats, `answer` answers of providers, `act` carries out what
-//! `plan::reconcile` decides, `facts` collects its inputs, `due` computes the next wake-up, and `mistake` handles illegal
-//! decisions.
+//! `message` has what goes in and out, `hear` handles heartbeats, `answer` answers of providers, `act` and `rent` carry out
+//! what `plan::reconcile` decides, `facts` collects its inputs, `due` computes the next wake-up, and `mistake` handles
+//! illegal decisions.
 
 mod act;
 mod answer;
@@ -23,6 +23,7 @@ mod message;
 mod mistake;
 mod note;
 mod observe;
+mod rent;
 mod shortage;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
