@@ -465,6 +465,8 @@ fn a_last_save_that_fails_ends_the_program_and_says_why() {
         refuse_step_7(&run, folder.path());
         let mut complaints = Vec::new();
         while is_noticed && complaints.is_empty() {
+            // The agent here reads only at the end: a flood would fill its socket.
+            std::thread::sleep(std::time::Duration::from_millis(20));
             complaints = run.log(LoggedStep { step: 7, loss: Some(1.0), ..LoggedStep::default() }).unwrap();
         }
         if is_caught {
