@@ -231,7 +231,7 @@ fn a_server_that_is_away_for_long_costs_no_step_and_leaves_no_gap() {
     assert!(last > 1000, "{last} steps");
     // Two processes on one machine give the same bits as one on each of two.
     assert_eq!(scene.weights(), super::expected_of(2, epochs));
-    assert_eq!((scene.processes(11), scene.processes(12)), (Vec::<String>::new(), Vec::<String>::new()));
+    scene.nothing_runs_on(&[11, 12]);
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn programs_run_as_a_user_of_their_own_where_there_is_one() {
     assert!(logs.contains("null of ") && !logs.contains("null of gradus-job"), "{logs}");
     assert!(logs.contains("\n.gradus\n") && !logs.contains("theirs\n"), "root's home is closed to it: {logs}");
     assert_eq!(fs::read_to_string(scene.run_folder().join("checkpoints/kept.txt")).unwrap(), "kept\n");
-    assert_eq!(scene.processes(11), Vec::<String>::new());
+    scene.nothing_runs_on(&[11]);
     scene.lab(&["exec", "11", "sh", "-c", "umount -n /etc/passwd; rm -rf /root/theirs"]);
     scene.ok(&["nodes", "rm", "host-11"]);
     assert_eq!(scene.lab(&["exec", "11", "ls", "-A", "/root/.gradus"]), "");
