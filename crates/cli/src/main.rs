@@ -47,6 +47,8 @@ Exit codes:
   101  the run has not finished
   102  no such run
   103  the run was stopped
+  104  `doctor`: a warning
+  105  `doctor`: something makes jobs fail
   130  interrupted
 
 Get started: gradus run examples/digits.yaml";
