@@ -1,4 +1,4 @@
-//! Mutants of a server whose disk is full.
+//! Mutants of a server whose disk is full, and of what frees disk space.
 
 use super::mutant::{CargoTest, SourceMutant};
 
@@ -50,5 +50,13 @@ pub(super) const SPACE: &[SourceMutant] = &[
         from: "if !is_waiting {",
         to: "if is_waiting {",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "deleted_checkpoints_make_room" },
+    },
+    SourceMutant {
+        name: "an-upload-of-a-schedule-is-garbage",
+        harm: "`gradus gc` deletes a file that was uploaded for a schedule, and each of its later runs fails",
+        file: "crates/cli/src/command/gc.rs",
+        from: "|| world.schedules.values().any(|schedule| asks(&schedule.request))",
+        to: "",
+        test: CargoTest { package: "gradus-cli", target: &["--test", "line"], filter: "gc_keeps_an_uploaded_file" },
     },
 ];

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use domain::RunId;
+use domain::pipeline::PipelineEnd;
 use domain::run::{Outcome, RunState};
+use domain::sweep::SweepEnd;
+use plan::{PipelineState, SweepState};
 use serde_json::json;
 use server::state::StateReader;
-use server::{Home, State};
+use server::{Home, State, submit};
 
 use crate::error::{Error, exit};
 use crate::figures::size;
@@ -136,7 +139,7 @@ fn garbage(home: &Home, state: &State, keeps_data: bool) -> Vec<Garbage> {
 /// An uploaded file is kept so long for a job that is still to be submitted.
 const UPLOADED: Duration = Duration::from_secs(24 * 3600);
 
-/// Whether no run or sweep needs an uploaded file any more. Those that have failed or were stopped can be resumed.
+/// Whether an uploaded file has been there for a while, and no work needs it any more.
 fn is_unused(blob: &Path, state: &State) -> bool {
     // Each part of one that is still arriving is appended to a file in it.
     let modified = |path: &PathBuf| fs::metadata(path).and_then(|about| about.modified()).ok();
@@ -144,13 +147,27 @@ fn is_unused(blob: &Path, state: &State) -> bool {
     let is_old = newest.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > UPLOADED);
     // Jobs name it by a path with its hash.
     let Some(hash) = blob.file_name().and_then(|name| name.to_str()) else { return false };
+    is_old && !is_named(hash, state)
+}
+
+/// Whether a schedule names an uploaded file, or a run, sweep or pipeline that has not succeeded: what has failed or was stopped
+/// can be resumed.
+fn is_named(hash: &str, state: &State) -> bool {
     let names = |job: &domain::Job| serde_json::to_string(job).is_ok_and(|text| text.contains(hash));
+    // Of schedules and pipelines the log has the request, sealed.
+    let asks = |sealed: &str| {
+        let request = submit::request_of(state.key(), sealed);
+        request.is_some_and(|request| serde_json::to_string(&request).is_ok_and(|text| text.contains(hash)))
+    };
     let world = state.world();
     let is_over =
         |run: &plan::Run| matches!(run.state, RunState::Done { outcome: Outcome::Trained { .. } | Outcome::Succeeded });
-    let by_run = || world.runs.values().any(|run| !is_over(run) && names(&run.job));
-    let by_sweep = || world.sweeps.values().any(|sweep| !sweep.state.is_final() && names(&sweep.job));
-    is_old && !by_run() && !by_sweep()
+    let is_done = |sweep: &plan::SweepRecord| matches!(sweep.state, SweepState::Ended { how: SweepEnd::Done { .. } });
+    let has_ended = |pipeline: &plan::PipelineRecord| pipeline.state == PipelineState::Ended { how: PipelineEnd::Done };
+    world.runs.values().any(|run| !is_over(run) && names(&run.job))
+        || world.sweeps.values().any(|sweep| !is_done(sweep) && names(&sweep.job))
+        || world.pipelines.values().any(|pipeline| !has_ended(pipeline) && asks(&pipeline.request))
+        || world.schedules.values().any(|schedule| asks(&schedule.request))
 }
 
 /// Whether an agent of this home lives on this machine: it trains on without a loop until its lease ends. One that cannot be

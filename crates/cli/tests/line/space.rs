@@ -70,6 +70,28 @@ fn gc_shows_sizes_before_it_deletes() {
 }
 
 #[test]
+fn gc_keeps_an_uploaded_file_for_as_long_as_a_schedule_names_it() {
+    let home = Home::new();
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(2 * 24 * 3600);
+    let [named, other] = ["c", "d"].map(|digit| home.path().join("blobs").join(digit.repeat(64)));
+    for blob in [&named, &other] {
+        fs::create_dir_all(blob).unwrap();
+        fs::write(blob.join("a.txt"), "contents").unwrap();
+        fs::File::options().append(true).open(blob.join("a.txt")).unwrap().set_modified(old).unwrap();
+        fs::File::open(blob).unwrap().set_modified(old).unwrap();
+    }
+    let reads = format!("name: nightly\nrun: cat {}/a.txt\nschedule: {{cron: 0 3 * * *}}\n", named.display());
+    let file = home.job("nightly.yaml", &reads);
+    let added = home.gradus(&["schedules", "add", file.to_str().unwrap()]);
+    assert_eq!(added.code, Some(0), "{}", added.err);
+    assert_eq!(home.gradus(&["gc", "--yes"]).code, Some(0));
+    assert!(named.exists() && !other.exists(), "the next run of the schedule reads it");
+    assert_eq!(home.gradus(&["schedules", "rm", "nightly"]).code, Some(0));
+    assert_eq!(home.gradus(&["gc", "--yes"]).code, Some(0));
+    assert!(!named.exists());
+}
+
+#[test]
 fn damaged_measurements_hide_no_state_and_are_replaced() {
     let (home, run) = after_a_run();
     let series = home.path().join("series.db");

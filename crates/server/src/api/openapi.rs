@@ -59,7 +59,7 @@ const OPERATIONS: &[Operation] = &[
     Operation {
         method: "delete",
         path: "/v1/blobs/{blob}",
-        summary: "Delete an uploaded file that no unfinished run or sweep names",
+        summary: "Delete an uploaded file that no schedule and no unfinished run, sweep or pipeline names",
         query: &[],
         body: None,
         statuses: &[200, 400, 404, 409, 503],

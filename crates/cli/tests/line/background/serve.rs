@@ -223,9 +223,17 @@ fn a_file_is_uploaded_in_parts_and_named_by_a_job() {
     let delete = || server.ask("DELETE", &format!("/v1/blobs/{sha256}"), &Value::Null);
     let (status, refused) = delete();
     assert_eq!((status, refused["error"]["message"].as_str().unwrap().contains("uses it")), (409, true), "{refused}");
+    // So does a schedule, until it is removed.
+    let job = format!("name: yearly\nrun: cat {path}\nschedule: {{cron: 0 3 1 1 *}}\n");
+    let (status, added) = server.ask("POST", "/v1/schedules", &json!({ "job": job, "folder": home.path() }));
+    assert_eq!(status, 201, "{added}");
+    let schedule = added["schedule"].as_str().unwrap();
     let run = submitted["run"].as_str().unwrap();
     assert_eq!(server.ask("POST", &format!("/v1/runs/{run}/stop"), &Value::Null).0, 202);
-    home.until("the run to end", || delete().0 == 200);
+    let user = || delete().1["error"]["message"].as_str().unwrap_or_default().to_owned();
+    home.until("the run to end", || user() == format!("`{schedule}` uses it"));
+    assert_eq!(server.ask("POST", &format!("/v1/schedules/{schedule}/remove"), &Value::Null).0, 202);
+    home.until("the schedule to be removed", || delete().0 == 200);
     assert_eq!(delete().0, 404);
     assert_eq!(put("offset=0", "0123").0, 422, "the hash is of something else");
     assert_eq!(server.ask("PUT", "/v1/blobs/..%2fx", &json!({})).0, 400);

@@ -5,7 +5,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use plan::World;
+use plan::{PipelineState, World};
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -13,6 +13,8 @@ use crate::api::bodies::BLOB_PART_MAX;
 use crate::api::failure::ApiError;
 use crate::api::reading::{Checked, blocking, query};
 use crate::files::{BlobPart, BlobState, Refused};
+use crate::secrets::SecretKey;
+use crate::submit::request_of;
 
 /// All of them.
 pub(in crate::api) async fn list(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
@@ -44,11 +46,12 @@ pub(in crate::api) async fn put(
     Ok((status, Json(state)).into_response())
 }
 
-/// Deletes one that no unfinished run or sweep names.
+/// Deletes one that no schedule and no unfinished run, sweep or pipeline names.
 pub(in crate::api) async fn delete(State(api): State<Api>, Path(blob): Path<String>) -> Result<Json<Value>, ApiError> {
-    let wanted = blob.clone();
-    if let Some(name) = api.door.look(move |world| user(world, &wanted)).await? {
-        return Err(ApiError::new(409, format!("`{name}` uses it")).hint("stop that first, or wait until it has ended"));
+    let (wanted, key) = (blob.clone(), api.key.clone());
+    if let Some(name) = api.door.look(move |world| user(world, &key, &wanted)).await? {
+        let hint = "stop that or remove the schedule first, or wait until it has ended";
+        return Err(ApiError::new(409, format!("`{name}` uses it")).hint(hint));
     }
     let missing = no_blob(&blob);
     match blocking(move || api.blobs.remove(&blob).map_err(refused)).await? {
@@ -57,12 +60,25 @@ pub(in crate::api) async fn delete(State(api): State<Api>, Path(blob): Path<Stri
     }
 }
 
-/// The unfinished run or sweep whose job names a blob. Its hash is in the path of each of its names.
-fn user(world: &World, sha256: &str) -> Option<String> {
+/// The schedule, or the unfinished run, sweep or pipeline, whose job names a blob: its hash is in each of its paths.
+fn user(world: &World, key: &SecretKey, sha256: &str) -> Option<String> {
     let names = |job: &domain::Job| serde_json::to_string(job).is_ok_and(|text| text.contains(sha256));
-    let run = world.runs.iter().find(|(_, run)| !run.state.is_final() && names(&run.job)).map(|(id, _)| id.to_string());
+    // Of schedules and pipelines the log has the request, sealed.
+    let asks = |sealed: &str| {
+        let request = request_of(key, sealed);
+        request.is_some_and(|request| serde_json::to_string(&request).is_ok_and(|text| text.contains(sha256)))
+    };
+    let is_open = |state: &PipelineState| !matches!(state, PipelineState::Ended { .. });
+    let mut runs = world.runs.iter().filter(|(_, run)| !run.state.is_final());
     let mut sweeps = world.sweeps.iter().filter(|(_, sweep)| !sweep.state.is_final());
+    let mut pipelines = world.pipelines.iter().filter(|(_, pipeline)| is_open(&pipeline.state));
+    let run = runs.find(|(_, run)| names(&run.job)).map(|(id, _)| id.to_string());
     run.or_else(|| sweeps.find(|(_, sweep)| names(&sweep.job)).map(|(id, _)| id.to_string()))
+        .or_else(|| pipelines.find(|(_, pipeline)| asks(&pipeline.request)).map(|(id, _)| id.to_string()))
+        .or_else(|| {
+            let mut schedules = world.schedules.iter();
+            schedules.find(|(_, schedule)| asks(&schedule.request)).map(|(id, _)| id.to_string())
+        })
 }
 
 fn no_blob(sha256: &str) -> ApiError {
