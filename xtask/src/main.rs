@@ -31,6 +31,7 @@ usage: cargo xtask COMMAND
   check --fast     those of them that compile nothing
   check --figures  print the structure of the code in numbers
   check --offences print every offence against the checks of words and structure, known ones included
+  check --prune    take known offences that are gone off the list
   chaos [ARGS…]    kill runs at every phase; they must end as if undisturbed
   mutants [NAME…]  make deliberate bugs, one at a time; the test that each names must fail
   sim [ARGS…]      run the control protocol against a simulated cloud, thousands of schedules a second
