@@ -152,7 +152,7 @@ impl Bench {
     /// Our loader over a set.
     fn ours(&self, set: &Path, recipe: &str, threads: usize) -> Command {
         let mut bench = Command::new(&self.gradus);
-        bench.args(["data", "bench", "--json", "--seconds", "10", "--recipe", recipe, "--threads"]);
+        bench.args(["data", "bench", "--json", "--for", "10s", "--recipe", recipe, "--threads"]);
         bench.arg(threads.to_string()).arg(set);
         bench
     }

@@ -183,7 +183,7 @@ fn data_in_a_bucket_is_looked_at_as_data_in_a_folder() {
         assert!(out(&["pack", data, &packed, "--json"]).contains("\"nothing_to_do\":true"), "{data}");
     }
     let measured: Value =
-        serde_json::from_str(&out(&["bench", "s3://bucket/plain", "--seconds", "0.2", "--json"])).unwrap();
+        serde_json::from_str(&out(&["bench", "s3://bucket/plain", "--for", "0.2s", "--json"])).unwrap();
     assert!(measured["images"].as_u64() >= Some(40), "{measured}");
     fs::create_dir_all(file("texts")).unwrap();
     fs::write(file("texts/a.txt"), "some words").unwrap();

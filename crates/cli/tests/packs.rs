@@ -180,7 +180,7 @@ fn a_table_is_prepared_by_no_recipe() {
     let scene = Scene::new();
     let table = scene.path("digits.csv");
     fs::write(&table, format!("{}7\n", "3,".repeat(64))).unwrap();
-    for args in [&["dump", "--index", "0", "--out", "x.npy"][..], &["bench", "--seconds", "0.1"]] {
+    for args in [&["dump", "--index", "0", "--out", "x.npy"][..], &["bench", "--for", "0.1s"]] {
         let (first, rest) = args.split_first().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_gradus"));
         let output = command.args(["data", first]).arg(&table).args(rest).output().unwrap();

@@ -172,6 +172,14 @@ pub(super) const TRAINING: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-store", target: &["--lib"], filter: "deletions" },
     },
     SourceMutant {
+        name: "a-short-grace-period-is-none",
+        harm: "`push --delete --grace 500ms` removes at once what a reader of the older version still needs",
+        file: "crates/cli/src/command/data/push.rs",
+        from: "grace.micros().div_ceil(1_000_000)",
+        to: "grace.micros() / 1_000_000",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "a_grace_period_of_nothing" },
+    },
+    SourceMutant {
         name: "crowds-count-as-objects",
         harm: "mAP differs from pycocotools' where annotations are crowds",
         file: "crates/train/src/detect/average.rs",

@@ -206,3 +206,58 @@ impl Commands {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory};
+
+    /// The options, of a command and those below it, whose value has one of the names: the words before the value.
+    fn options(command: &Command, words: &[String], names: &[&str]) -> Vec<Vec<String>> {
+        let has_name = |argument: &&clap::Arg| {
+            argument.get_value_names().unwrap_or_default().iter().any(|name| names.contains(&name.as_str()))
+        };
+        let flags = command.get_arguments().filter(has_name).filter_map(clap::Arg::get_long);
+        let own = flags.map(|flag| [words, &[format!("--{flag}")]].concat());
+        let below = command.get_subcommands().flat_map(|inner| {
+            let words = [words, &[inner.get_name().to_owned()]].concat();
+            options(inner, &words, names)
+        });
+        own.chain(below).collect()
+    }
+
+    #[test]
+    fn every_duration_needs_its_unit() {
+        let (root, start) = (crate::Arguments::command(), ["gradus".to_owned()]);
+        let durations = options(&root, &start, &["DURATION"]);
+        let names: Vec<String> = durations.iter().map(|words| words[1..].join(" ")).collect();
+        let expected = [
+            "plan --horizon",
+            "plan spot-check --work",
+            "plan spot-check --stall",
+            "plan spot-check --lag",
+            "plan spot-check --restart",
+            "plan spot-check --patience",
+            "launch --deadline",
+            "launch --stop-grace",
+            "resume --deadline",
+            "data bench --for",
+            "data push --grace",
+            "data sync --grace",
+            "token create --expires",
+            "cloud audit --grace",
+            "machines up --for",
+            "machines up --idle",
+            "machines start --for",
+        ];
+        for name in expected {
+            assert!(names.iter().any(|one| one == name), "`{name}` is no duration: {names:?}");
+        }
+        for words in durations {
+            let bare = [words, vec!["30".to_owned()]].concat();
+            let said = crate::Arguments::command().try_get_matches_from(&bare).unwrap_err().to_string();
+            assert!(said.contains("`30` has no unit; write for example `30d`"), "{bare:?}: {said}");
+        }
+        let others = options(&root, &start, &["TIME", "SECONDS", "MINUTES", "HOURS", "DAYS"]);
+        assert!(others.is_empty(), "not read as durations: {others:?}");
+    }
+}

@@ -59,16 +59,18 @@ impl Duration {
         self.0
     }
 
-    /// Reads a length whose unit is written, for where a bare number of seconds is seldom what is meant.
+    /// Reads a length of which each number has a unit, as on the command line: `30` or `1h30` seldom means seconds.
     ///
     /// # Errors
     /// What to write instead.
     pub fn parse_with_unit(text: &str) -> Result<Duration, String> {
-        let number = text.trim();
-        if number.parse::<f64>().is_ok_and(f64::is_finite) {
-            return Err(format!("`{number}` has no unit; write for example `{number}d`, `{number}h` or `{number}s`"));
+        let duration: Duration = text.parse()?;
+        match time_parts(text).into_iter().find(|(_, unit)| unit.is_empty()) {
+            Some((bare, _)) => {
+                Err(format!("`{bare}` has no unit; write for example `{bare}d`, `{bare}h`, `{bare}m` or `{bare}s`"))
+            }
+            None => Ok(duration),
         }
-        text.parse()
     }
 
     /// The length in seconds.
@@ -134,19 +136,15 @@ impl FromStr for Duration {
 
     fn from_str(text: &str) -> Result<Duration, String> {
         let wrong = || format!("`{text}` is no duration; write for example `90s`, `10m` or `1h30m`");
-        let mut rest = text.trim();
-        let mut seconds = 0.0;
-        if rest.is_empty() {
+        let parts = time_parts(text);
+        if parts.is_empty() {
             return Err(wrong());
         }
-        while !rest.is_empty() {
-            let (number, tail) = split_unit(rest);
+        let mut seconds = 0.0;
+        for (number, unit) in parts {
             let number: f64 = number.parse().map_err(|_| wrong())?;
-            let end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
-            let unit = tail[..end].trim();
             let known = TIME_UNITS.iter().find(|(names, _)| names.contains(&unit));
             seconds += number * known.ok_or_else(wrong)?.1;
-            rest = tail[end..].trim();
         }
         if !(0.0..1e12).contains(&seconds) {
             return Err(wrong());
@@ -214,6 +212,19 @@ human_text!(Bytes, "bytes", "A size, such as `512`, `40 GB` (10⁹ bytes) or `16
 human_text!(Duration, "duration", "A length of time, such as `90s`, `10m` or `1h30m`; a bare number is seconds.");
 human_text!(Fraction, "fraction", "A share, such as `0.8` or `80%`.");
 
+/// The numbers of a length of time, each with its unit, which is empty where none is written.
+fn time_parts(text: &str) -> Vec<(&str, &str)> {
+    let mut rest = text.trim();
+    let mut parts = Vec::new();
+    while !rest.is_empty() {
+        let (number, tail) = split_unit(rest);
+        let end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        parts.push((number, tail[..end].trim()));
+        rest = tail[end..].trim();
+    }
+    parts
+}
+
 /// Splits `text` into the number at its start and the remainder.
 fn split_unit(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -250,11 +261,14 @@ mod tests {
 
         let time = |text: &str| Duration::parse_with_unit(text).map(|duration| duration.to_string());
         assert_eq!((time("30d"), time("1h 30m")), (Ok("30d".into()), Ok("1h30m".into())));
-        for bare in ["30", " 30 ", "0", "1.5"] {
+        for bare in ["30", " 30 ", "0", "1.5", "1h30", "30 1h"] {
             let why = time(bare).unwrap_err();
             assert!(why.contains("has no unit; write for example"), "{why}");
         }
-        assert!(time("soon").unwrap_err().contains("is no duration"));
+        assert!(time("1h30").unwrap_err().starts_with("`30` has no unit; write for example `30d`"));
+        for wrong in ["soon", "-1", "1e3", ""] {
+            assert!(time(wrong).unwrap_err().contains("is no duration"), "{wrong}");
+        }
 
         assert_eq!("80%".parse::<Fraction>().map(Fraction::get), Ok(0.8));
         assert!("1.2".parse::<Fraction>().is_err());

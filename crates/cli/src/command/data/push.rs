@@ -1,8 +1,8 @@
 //! `gradus data push`: upload to an object store or copy to another folder.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use domain::Duration;
 use store::{Location, StoreFormat};
 
 use crate::error::Error;
@@ -28,10 +28,10 @@ pub struct Args {
     /// them (with `--plain`, at once)
     #[arg(long)]
     pub(super) delete: bool,
-    /// Grace period of `--delete` in hours: readers of an earlier version of the data set can finish in it; 0 removes
-    /// objects at once
-    #[arg(long, value_name = "HOURS", default_value_t = 24)]
-    pub(super) grace: u32,
+    /// Grace period of `--delete`: readers of an earlier version of the data set can finish in it; `0s` removes objects
+    /// at once
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = Duration::parse_with_unit)]
+    pub(super) grace: Duration,
     /// Read and hash everything stored at the target, and replace what is damaged
     #[arg(long, conflicts_with = "plain")]
     pub(super) verify: bool,
@@ -48,12 +48,16 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     refuse_home(&location, settings)?;
     store::may_push(&source, &location)?;
     let remote = store::open(&location, &settings.access, transfer.limits())?;
-    let grace = Duration::from_secs(u64::from(grace) * 3600);
-    let options = store::Options { verify, grace, ..transfer.options(form, delete, settings) };
+    let options = store::Options { verify, grace: whole_seconds(grace), ..transfer.options(form, delete, settings) };
     let begun = transfer.begin(&remote);
     let pushed = begun.watch(printer, |meter| store::push(&source, &remote, &options, meter))?;
     begun.tell(printer, &TransferSummary::pushed(&pushed, options.dry_run));
     Ok(crate::error::exit::DONE)
+}
+
+/// A grace period as the store counts it. Part of a second is a second: only none at all removes objects at once.
+fn whole_seconds(grace: Duration) -> std::time::Duration {
+    std::time::Duration::from_secs(grace.micros().div_ceil(1_000_000))
 }
 
 /// Refuses the home folder as a target: what is stored would lie among runs and keys.
@@ -66,5 +70,16 @@ fn refuse_home(target: &Location, settings: &GlobalSettings) -> Result<(), Error
             hint: "name another folder".to_owned(),
         }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_grace_period_of_nothing_removes_objects_at_once() {
+        let seconds = |text: &str| whole_seconds(text.parse().unwrap()).as_secs();
+        assert_eq!((seconds("0s"), seconds("500ms"), seconds("1.2s"), seconds("24h")), (0, 1, 2, 86_400));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use domain::Duration;
 use store::Location;
 
 use super::{pull, push};
@@ -27,9 +28,9 @@ pub struct Args {
     /// Delete from the target what the source does not have
     #[arg(long)]
     delete: bool,
-    /// Grace period of `--delete` in hours, if the target is an address of chunks
-    #[arg(long, value_name = "HOURS", default_value_t = 24)]
-    grace: u32,
+    /// Grace period of `--delete`, if the target is an address of chunks
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = Duration::parse_with_unit)]
+    grace: Duration,
 }
 
 /// Pushes or pulls, by where source and target are.

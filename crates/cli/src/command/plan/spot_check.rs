@@ -22,19 +22,19 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     pub nodes: Vec<u32>,
     /// Training time of the run without interruptions, such as `12h`
-    #[arg(long, value_name = "TIME", default_value = "12h")]
+    #[arg(long, value_name = "DURATION", default_value = "12h", value_parser = Duration::parse_with_unit)]
     pub work: Duration,
     /// Time the run pauses for a checkpoint
-    #[arg(long, value_name = "TIME", default_value = "2s")]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = Duration::parse_with_unit)]
     pub stall: Duration,
     /// Time until a checkpoint is durable, in the background
-    #[arg(long, value_name = "TIME", default_value = "60s")]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = Duration::parse_with_unit)]
     pub lag: Duration,
     /// Time from getting new machines to the first training step
-    #[arg(long, value_name = "TIME", default_value = "5m")]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = Duration::parse_with_unit)]
     pub restart: Duration,
     /// Time to wait for spot machines before falling back to on-demand
-    #[arg(long, value_name = "TIME", default_value = "30m")]
+    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = Duration::parse_with_unit)]
     pub patience: Duration,
     /// Price of a machine on demand
     #[arg(long, value_name = "PRICE", default_value = "1.00/h")]

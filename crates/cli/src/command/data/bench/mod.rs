@@ -31,9 +31,9 @@ pub struct Args {
     /// Decoding threads, including the consumer [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
-    /// Seconds to measure
-    #[arg(long, default_value_t = 5.0, value_parser = seconds)]
-    seconds: f64,
+    /// How long to measure, up to a day
+    #[arg(long = "for", alias = "seconds", value_name = "DURATION", default_value = "5s", value_parser = time_limit)]
+    time: domain::Duration,
     #[command(flatten)]
     text: texts::Args,
 }
@@ -68,7 +68,7 @@ const BATCH: usize = 64;
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
-    let limit = Duration::from_secs_f64(args.seconds);
+    let limit = Duration::from_micros(args.time.micros());
     let strange: Vec<&str> = match args.kind {
         DataKind::Images => args.text.given().collect(),
         DataKind::Objects => args.recipe.given().chain(args.text.given()).collect(),
@@ -85,7 +85,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let place = OpenedData::opened(&args.path, settings, printer)?;
     let path = place.path();
     match args.kind {
-        DataKind::Images => images(&args, &place, printer),
+        DataKind::Images => images(&args, &place, limit, printer),
         DataKind::Objects => {
             scenes::run(path, args.recipe.size, args.threads.unwrap_or(1), args.recipe.seed, limit, printer)
         }
@@ -93,12 +93,11 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
 }
 
-fn images(args: &Args, place: &OpenedData, printer: &mut Printer) -> Result<u8, Error> {
+fn images(args: &Args, place: &OpenedData, limit: Duration, printer: &mut Printer) -> Result<u8, Error> {
     let threads = args.threads.unwrap_or(1);
     let preset = args.recipe.preset()?;
     let dataset = Arc::new(args.recipe.open(&preset, place)?);
     let options = args.recipe.options(&preset, BATCH, threads as usize - 1);
-    let limit = Duration::from_secs_f64(args.seconds);
     let (mut images, mut read, mut busy, mut ready, mut batches) = (0_u64, 0_u64, Duration::ZERO, 0, 0);
     let mut after_passes = Vec::new();
     let (began, worked) = (Instant::now(), processor_time());
@@ -149,10 +148,11 @@ fn images(args: &Args, place: &OpenedData, printer: &mut Printer) -> Result<u8, 
     Ok(exit::DONE)
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value > 0.0 && value <= 86_400.0 => Ok(value),
-        Ok(_) | Err(_) => Err("must be above 0 and at most 86400".to_owned()),
+fn time_limit(text: &str) -> Result<domain::Duration, String> {
+    let time = domain::Duration::parse_with_unit(text)?;
+    match (1..=86_400_000_000).contains(&time.micros()) {
+        true => Ok(time),
+        false => Err("must be above `0s` and at most `24h`".to_owned()),
     }
 }
 

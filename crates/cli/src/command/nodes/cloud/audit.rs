@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(long)]
     all: bool,
     /// How old a machine must be to count as orphaned
-    #[arg(long, value_name = "TIME", default_value = "10m")]
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = Duration::parse_with_unit)]
     grace: Duration,
 }
 

@@ -39,7 +39,7 @@ pub struct StartArgs {
     #[arg(long, value_name = "MONEY", allow_hyphen_values = true)]
     budget: Option<Money>,
     /// When it is given back, whatever runs on it [default: as when it was rented]
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "DURATION", value_parser = Duration::parse_with_unit)]
     time: Option<Duration>,
     /// Skip the confirmation before money is spent
     #[arg(long, short)]

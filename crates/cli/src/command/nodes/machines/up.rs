@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use cloud::Catalog;
-use domain::Rate;
 use domain::file::written::JobText;
+use domain::{Duration, Rate};
 use server::Home;
 
 use super::timetable::{TIMETABLE, Timetable};
@@ -48,15 +48,15 @@ pub struct Args {
     #[arg(long, value_name = "MONEY", allow_hyphen_values = true)]
     budget: Option<String>,
     /// When it is given back, whatever runs on it [default: 8h; with `--timetable` 30d]
-    #[arg(long = "for", value_name = "TIME")]
-    time: Option<String>,
+    #[arg(long = "for", value_name = "DURATION", value_parser = Duration::parse_with_unit)]
+    time: Option<Duration>,
     /// When it is on, such as `mon-fri 8:00-19:00 Europe/Berlin`: `gradus serve` stops it, and starts it again with its files.
     /// `--for` counts from each start
     #[arg(long, value_name = "TIMETABLE")]
     timetable: Option<String>,
     /// Give it back when it has been idle for this long: less than 5 % of a core, no GPU, no input in a terminal
-    #[arg(long, value_name = "TIME")]
-    idle: Option<String>,
+    #[arg(long, value_name = "DURATION", value_parser = Duration::parse_with_unit)]
+    idle: Option<Duration>,
     /// Project that the cost is counted under
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
@@ -70,9 +70,9 @@ pub struct Args {
 
 impl Args {
     /// For how long it is rented.
-    fn length(&self) -> String {
-        let usual = if self.timetable.is_some() { "30d" } else { "8h" };
-        self.time.clone().unwrap_or_else(|| usual.to_owned())
+    fn length(&self) -> Duration {
+        let usual = if self.timetable.is_some() { 30 * 24 * 3600 } else { 8 * 3600 };
+        self.time.unwrap_or(Duration::from_secs(usual))
     }
 
     /// Refuses a timetable that cannot be kept.
@@ -110,7 +110,7 @@ fn layout(args: &Args, home: &Path) -> Result<Option<Vec<String>>, Error> {
 /// The job file: a program that divides its GPUs, if that is asked for, and waits.
 fn compose(args: &Args, layout: Option<&[String]>) -> JobText {
     let mut job = JobText::default();
-    let time = args.length();
+    let (time, idle) = (args.length().to_string(), args.idle.map(|idle| idle.to_string()));
     job.text("name", &args.name);
     job.text("run", format!("{}exec sleep infinity", layout.map(mig::script).unwrap_or_default()));
     let text = [
@@ -122,7 +122,7 @@ fn compose(args: &Args, layout: Option<&[String]>) -> JobText {
         ("resources.max_price", args.max_price.as_ref()),
         ("budget.max", args.budget.as_ref()),
         ("deadline", Some(&time)),
-        ("idle_timeout", args.idle.as_ref()),
+        ("idle_timeout", idle.as_ref()),
     ];
     for (key, value) in text {
         value.into_iter().for_each(|value| job.text(key, value));

@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "calibrate")]
     pub(super) profile: Option<u32>,
     /// Compare the cost of 1- and 3-year reservations with on-demand over this period, such as `365 days`
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "DURATION", value_parser = Duration::parse_with_unit)]
     pub(super) horizon: Option<Duration>,
     /// Number of times the job runs within the horizon
     #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "horizon")]

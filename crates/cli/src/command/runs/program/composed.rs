@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use domain::Duration;
 use domain::file::written::{JobText, YamlValue, processes, quoted};
 
 /// How many processes of the script run on each node.
@@ -59,9 +60,9 @@ pub struct ScriptRequest {
     pub secrets: Vec<String>,
     pub setup: Option<String>,
     pub budget: Option<String>,
-    pub deadline: Option<String>,
+    pub deadline: Option<Duration>,
     /// Time to save after an order to stop.
-    pub stop_grace: Option<String>,
+    pub stop_grace: Option<Duration>,
 }
 
 /// The job file.
@@ -82,8 +83,8 @@ pub fn compose(request: &ScriptRequest) -> JobText {
         ("resources.image_id", &request.image),
         ("setup", &request.setup),
         ("budget.max", &request.budget),
-        ("deadline", &request.deadline),
-        ("stop_grace", &request.stop_grace),
+        ("deadline", &request.deadline.map(|deadline| deadline.to_string())),
+        ("stop_grace", &request.stop_grace.map(|grace| grace.to_string())),
         ("progress.regex", &request.progress),
     ];
     for (key, value) in plain {
@@ -188,8 +189,8 @@ mod tests {
             secrets: vec!["TOKEN".into()],
             setup: Some("pip install -r requirements.txt".into()),
             budget: Some("$20".into()),
-            deadline: Some("12h".into()),
-            stop_grace: Some("5m".into()),
+            deadline: Some(Duration::from_secs(36 * 3600)),
+            stop_grace: Some(Duration::from_secs(300)),
             ..request(&["python3", "train.py"])
         })
         .render();
@@ -198,10 +199,11 @@ mod tests {
             .unwrap_or_else(|wrong| panic!("{wrong}\n{text}"));
         assert_eq!((job.nodes(), job.recovery.restarts_on_errors, job.envs["A"].as_str()), (2, 3, "yes"));
         assert_eq!((job.needs.cores, job.wants.clouds.clone()), (Some(8), vec!["aws".to_owned()]));
-        assert!(job.secrets.contains_key("TOKEN") && job.budget.is_some() && job.deadline.is_some());
+        assert!(job.secrets.contains_key("TOKEN") && job.budget.is_some());
         let domain::Work::Command(command) = &job.work else { panic!("a program") };
         assert_eq!(command.image.as_ref().map(ToString::to_string).as_deref(), Some("docker:a/b:1"));
-        assert_eq!(job.stop_grace, Some(domain::Duration::from_secs(300)));
+        assert_eq!(job.deadline, Some(Duration::from_secs(36 * 3600)));
+        assert_eq!(job.stop_grace, Some(Duration::from_secs(300)));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use domain::file::written::name_from;
-use domain::{Problems, Rate};
+use domain::{Duration, Problems, Rate};
 use server::Home;
 
 use super::composed::{ProcessesPerNode, ScriptRequest, compose};
@@ -85,11 +85,11 @@ pub struct Args {
     #[arg(long, value_name = "MONEY", allow_hyphen_values = true)]
     budget: Option<String>,
     /// Limit on the time from submission to end, such as `12h`
-    #[arg(long, value_name = "DURATION")]
-    deadline: Option<String>,
+    #[arg(long, value_name = "DURATION", value_parser = Duration::parse_with_unit)]
+    deadline: Option<Duration>,
     /// Time to save after an order to stop, such as `5m`; at most 30 min [default: 60s]
-    #[arg(long, value_name = "DURATION")]
-    stop_grace: Option<String>,
+    #[arg(long, value_name = "DURATION", value_parser = Duration::parse_with_unit)]
+    stop_grace: Option<Duration>,
     /// Price of this machine, such as `0.35/h`
     #[arg(long, value_name = "PRICE", default_value = "0/h", allow_hyphen_values = true)]
     price: Rate,
@@ -242,8 +242,8 @@ fn request(args: &Args, found: &script::LaunchedScript, defaults: ScriptDefaults
         secrets: args.secrets.iter().map(|text| text.split('=').next().unwrap_or_default().to_owned()).collect(),
         setup: args.setup.clone(),
         budget: args.budget.clone(),
-        deadline: args.deadline.clone(),
-        stop_grace: args.stop_grace.clone(),
+        deadline: args.deadline,
+        stop_grace: args.stop_grace,
     })
 }
 

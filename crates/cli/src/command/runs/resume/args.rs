@@ -18,7 +18,7 @@ pub struct Args {
     #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true)]
     pub budget: Option<Money>,
     /// New deadline, counted from the run's submission, such as `12h`
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = Duration::parse_with_unit)]
     pub deadline: Option<Duration>,
     /// Resume although the data has changed since the checkpoint: samples that the run knows stay in their split, new
     /// ones are assigned to one, and text keeps its vocabulary
