@@ -361,17 +361,7 @@ impl ProgramRun {
     }
 
     fn ready(&self, logging: &mut Logging, step: u64, passed_over: Vec<String>) {
-        let ready = Ready {
-            step,
-            steps: self.settings.steps,
-            steps_per_epoch: self.settings.steps,
-            samples: [0; 3],
-            classes: Vec::new(),
-            parameters: 0,
-            passed_over,
-            sample: None,
-            data: None,
-        };
+        let ready = Ready { passed_over, ..Ready::of_program(step, self.settings.steps) };
         logging.is_ready = true;
         self.line.send(Report::Ready(ready));
     }

@@ -229,25 +229,11 @@ mod tests {
     /// A program of 12 steps after so many, of 8 samples in 2 seconds each; the time of its first is unknown.
     fn program(steps: u64) -> ProgressLine {
         let mut progress = ProgressLine::default();
-        progress.take(&ready(12));
+        progress.take(&Report::Ready(Ready::of_program(0, 12)));
         for number in 1..=steps {
             progress.take(&step(number, if number == 1 { 0 } else { 2_000_000 }));
         }
         progress
-    }
-
-    fn ready(steps: u64) -> Report {
-        Report::Ready(Ready {
-            step: 0,
-            steps,
-            steps_per_epoch: steps,
-            samples: [0; 3],
-            classes: Vec::new(),
-            parameters: 0,
-            passed_over: Vec::new(),
-            sample: None,
-            data: None,
-        })
     }
 
     fn step(step: u64, step_us: u64) -> Report {

@@ -149,17 +149,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(folder.path()).unwrap();
         let (run, mut series) = (RunId::new("own-1"), Series::open(&home).unwrap());
-        let ready = Ready {
-            step: 0,
-            steps: 60,
-            steps_per_epoch: 60,
-            samples: [0; 3],
-            classes: Vec::new(),
-            parameters: 0,
-            passed_over: Vec::new(),
-            sample: None,
-            data: None,
-        };
+        let ready = Ready::of_program(0, 60);
         let event = AgentEvent::Reported { rank: 0, report: Report::Ready(ready.clone()) };
         let entry = Entry { seq: 1, attempt: AttemptId::new("own-1-a1"), event };
         series.keep(Timestamp(1), &run, &InstanceId::new("own-1-i1"), &[entry]).unwrap();

@@ -4,6 +4,7 @@ pub mod all_reduce;
 pub mod finding;
 mod pause;
 pub mod rank;
+mod ready;
 pub mod run;
 mod scores;
 pub mod threads;

@@ -132,18 +132,7 @@ impl Steps {
             // It has resumed from something of its own, or starts over.
             PriorState::Checkpoint(_) | PriorState::AnotherAttempt => seen.step.saturating_sub(1),
         };
-        let steps = seen.steps.unwrap_or(0);
-        reports.push(Report::Ready(Ready {
-            step,
-            steps,
-            steps_per_epoch: steps,
-            samples: [0; 3],
-            classes: Vec::new(),
-            parameters: 0,
-            passed_over: Vec::new(),
-            sample: None,
-            data: None,
-        }));
+        reports.push(Report::Ready(Ready::of_program(step, seen.steps.unwrap_or(0))));
     }
 
     /// Leaves out what is not finite, and says so once, until all is finite again.
