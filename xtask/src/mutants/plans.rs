@@ -111,8 +111,8 @@ pub(super) const PLANS: &[SourceMutant] = &[
         name: "a-described-gpu-is-taken-for-a-measured-one",
         harm: "a plan on a GPU that nothing was measured on states the band of one that was",
         file: "crates/plan/src/estimate/fitted/coefficients.rs",
-        from: "_ if gpu.traits.described => self.bands.on_described(origin, class, details, middles),",
-        to: "_ if gpu.traits.described => self.bands.mixed(origin, class, details, middles),",
+        from: "_ if gpu.traits.described => GpuEvidence::Described,",
+        to: "_ if gpu.traits.described => GpuEvidence::Measured,",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_described_gpu_has" },
     },
     SourceMutant {

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use plan::estimate::fitted::band::middle;
 use plan::estimate::memory::{MemoryCoefficients, memory_with};
 use plan::estimate::time::class;
-use plan::estimate::{Anchor, Class, ErrorBands, FittedCoefficients, OpProfile, Origin, Percentiles, ProgramDetails};
+use plan::estimate::{
+    Anchor, Class, ErrorBands, FittedCoefficients, GpuEvidence, OpProfile, Origin, Percentiles, ProgramDetails,
+};
 use plan::measured::{Case, Pair, Score, percentile};
 
 /// A number of a generation is its own where it is so far from the average.
@@ -54,7 +56,12 @@ impl<'a> Outcome<'a> {
 
     /// The band around the estimate by the fit that held out the row's group.
     pub fn band(&self, bands: &ErrorBands) -> Percentiles {
-        bands.mixed(self.case.row.origin, self.class, self.details, &self.left_out)
+        self.band_around(bands, &self.left_out)
+    }
+
+    /// The band around an estimate, on a GPU that was measured: by this very row.
+    fn band_around(&self, bands: &ErrorBands, estimate: &[(f64, f64)]) -> Percentiles {
+        bands.band(self.case.row.origin, self.class, (GpuEvidence::Measured, self.details), estimate)
     }
 
     /// The probability of the way that was most likely measured.
@@ -106,7 +113,7 @@ fn scores(
     let mut sources: BTreeMap<String, Vec<Pair>> = BTreeMap::new();
     for outcome in outcomes {
         let bands = &bands[outcome.fold % bands.len()];
-        let band = bands.mixed(outcome.case.row.origin, outcome.class, outcome.details, estimate(outcome));
+        let band = outcome.band_around(bands, estimate(outcome));
         let rate = |seconds: f64| outcome.measured * outcome.case.samples_per_second / seconds;
         let pair = Pair {
             measured: outcome.case.samples_per_second,

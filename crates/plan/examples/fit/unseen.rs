@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plan::estimate::fitted::band::middle;
 use plan::estimate::fitted::rates::die;
-use plan::estimate::{Class, ErrorBands, FittedCoefficients, Origin, Percentiles, ProgramDetails};
+use plan::estimate::{Class, ErrorBands, FittedCoefficients, GpuEvidence, Origin, Percentiles, ProgramDetails};
 use plan::measured::Case;
 
 use crate::graphs::Samples;
@@ -66,7 +66,8 @@ pub fn reach(rows: &[Unseen], bands: &ErrorBands) -> f64 {
 fn by_generation<'a>(rows: &'a [Unseen], bands: &ErrorBands) -> BTreeMap<&'a str, Vec<(f64, bool)>> {
     let mut generations: BTreeMap<&str, Vec<(f64, bool)>> = BTreeMap::new();
     for row in rows {
-        let Percentiles { low, high, .. } = bands.on_unmeasured(Origin::Unknown, row.class, row.details, &row.middles);
+        let of_plan = (GpuEvidence::Unmeasured, row.details);
+        let Percentiles { low, high, .. } = bands.band(Origin::Unknown, row.class, of_plan, &row.middles);
         let seconds = row.seconds.exp();
         let off = (middle(&row.middles) / seconds - 1.0).abs();
         let generation = die(&row.case.setup.device.gpu);

@@ -20,7 +20,7 @@ pub mod totals;
 
 pub use collective::ExchangeNeeds;
 pub use fitted::anchor::Anchor;
-pub use fitted::band::{Class, ErrorBands, Origin, Percentiles, ProgramDetails};
+pub use fitted::band::{Class, ErrorBands, GpuEvidence, Origin, Percentiles, ProgramDetails};
 pub use fitted::calibration::{Calibration, MeasuredStep};
 pub use fitted::coefficients::FittedCoefficients;
 pub use limits::{DataLimit, data_limit};

@@ -98,6 +98,17 @@ pub enum ProgramDetails {
     Unstated,
 }
 
+/// What estimates on a kind of GPU rest on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GpuEvidence {
+    /// Steps were measured on it.
+    Measured,
+    /// A list states its figures.
+    Unmeasured,
+    /// A user describes it, or it is a slice of a GPU.
+    Described,
+}
+
 /// Logarithms of measured over estimated time at the tenth and the ninetieth percentile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct ErrorBands {
@@ -124,33 +135,25 @@ const DESCRIBED: f64 = 0.25;
 const UNKNOWN: [f64; 2] = [-0.35, 0.45];
 
 impl ErrorBands {
-    /// The band around several middles, each with its probability: percentiles of the mixture of their distributions,
-    /// each logistic on either side of its middle.
-    pub fn mixed(&self, origin: Origin, class: Class, details: ProgramDetails, middles: &[(f64, f64)]) -> Percentiles {
-        self.wider(origin, class, middles, self.of_details(details))
-    }
-
-    /// The same on a GPU that nothing was measured on.
-    pub fn on_unmeasured(
+    /// The band around several middles on a kind of GPU, each with its probability: percentiles of the mixture of their
+    /// distributions, each logistic on either side of its middle.
+    pub fn band(
         &self,
         origin: Origin,
         class: Class,
-        details: ProgramDetails,
+        (gpu, details): (GpuEvidence, ProgramDetails),
         middles: &[(f64, f64)],
     ) -> Percentiles {
-        self.wider(origin, class, middles, self.unmeasured_generation.hypot(self.of_details(details)))
+        self.widened(origin, class, middles, self.of_gpu(gpu).hypot(self.of_details(details)))
     }
 
-    /// The same on a GPU that a user describes, or a slice of one.
-    pub fn on_described(
-        &self,
-        origin: Origin,
-        class: Class,
-        details: ProgramDetails,
-        middles: &[(f64, f64)],
-    ) -> Percentiles {
-        let of_gpu = self.unmeasured_generation.hypot(DESCRIBED);
-        self.wider(origin, class, middles, of_gpu.hypot(self.of_details(details)))
+    /// What lack of evidence of a GPU adds at either percentile.
+    fn of_gpu(&self, gpu: GpuEvidence) -> f64 {
+        match gpu {
+            GpuEvidence::Measured => 0.0,
+            GpuEvidence::Unmeasured => self.unmeasured_generation,
+            GpuEvidence::Described => self.unmeasured_generation.hypot(DESCRIBED),
+        }
     }
 
     /// What unstated details of the program add at either percentile.
@@ -167,7 +170,7 @@ impl ErrorBands {
         self.classes.values().fold(UNKNOWN, wider)
     }
 
-    fn wider(&self, origin: Origin, class: Class, middles: &[(f64, f64)], by: f64) -> Percentiles {
+    fn widened(&self, origin: Origin, class: Class, middles: &[(f64, f64)], by: f64) -> Percentiles {
         let of_origin = self.origins.get(&origin).and_then(|classes| classes.get(&class));
         let [low, high] = of_origin.or_else(|| self.classes.get(&class)).copied().unwrap_or_else(|| self.widest());
         // The errors are independent, so their variances add up.
@@ -210,10 +213,12 @@ pub fn middle(middles: &[(f64, f64)]) -> f64 {
 mod tests {
     use super::*;
 
+    const MEASURED: (GpuEvidence, ProgramDetails) = (GpuEvidence::Measured, ProgramDetails::Stated);
+
     /// Percentiles of a mixture with a tenth more than 10 % below and above each middle.
     fn mixed(middles: &[(f64, f64)]) -> Percentiles {
         let bands = ErrorBands { classes: BTreeMap::from([(Class::Sequences, [-0.1, 0.1])]), ..ErrorBands::default() };
-        bands.mixed(Origin::Unknown, Class::Sequences, ProgramDetails::Stated, middles)
+        bands.band(Origin::Unknown, Class::Sequences, MEASURED, middles)
     }
 
     #[test]
@@ -231,15 +236,14 @@ mod tests {
     fn a_generation_without_measurements_has_a_wider_band() {
         let classes = BTreeMap::from([(Class::Sequences, [-0.3, 0.3])]);
         let bands = ErrorBands { classes, unmeasured_generation: 0.4, ..ErrorBands::default() };
-        let stated = ProgramDetails::Stated;
-        let known = bands.mixed(Origin::Unknown, Class::Sequences, stated, &[(1.0, 1.0)]);
-        let unknown = bands.on_unmeasured(Origin::Unknown, Class::Sequences, stated, &[(1.0, 1.0)]);
+        let on = |gpu| bands.band(Origin::Unknown, Class::Sequences, (gpu, ProgramDetails::Stated), &[(1.0, 1.0)]);
+        let (known, unknown) = (on(GpuEvidence::Measured), on(GpuEvidence::Unmeasured));
         assert!(
             (known.high.ln() - 0.3).abs() < 1e-9 && (unknown.high.ln() - 0.5).abs() < 1e-9,
             "{known:?} {unknown:?}"
         );
         assert!((unknown.low.ln() + 0.5).abs() < 1e-9, "{unknown:?}");
-        let described = bands.on_described(Origin::Unknown, Class::Sequences, stated, &[(1.0, 1.0)]);
+        let described = on(GpuEvidence::Described);
         assert!(described.low < unknown.low && described.high > unknown.high, "{described:?}");
     }
 
@@ -249,12 +253,8 @@ mod tests {
         let of = |unstated_details: f64, details: ProgramDetails| {
             let classes = classes.clone();
             let bands = ErrorBands { classes, unmeasured_generation: 0.4, unstated_details, ..ErrorBands::default() };
-            let middles = [(1.0, 1.0)];
-            [
-                bands.mixed(Origin::Unknown, Class::Sequences, details, &middles),
-                bands.on_unmeasured(Origin::Unknown, Class::Sequences, details, &middles),
-                bands.on_described(Origin::Unknown, Class::Sequences, details, &middles),
-            ]
+            [GpuEvidence::Measured, GpuEvidence::Unmeasured, GpuEvidence::Described]
+                .map(|gpu| bands.band(Origin::Unknown, Class::Sequences, (gpu, details), &[(1.0, 1.0)]))
         };
         let stated = of(0.4, ProgramDetails::Stated);
         // A file that was fitted before the term existed has none.
@@ -272,11 +272,10 @@ mod tests {
         let classes = BTreeMap::from([(Class::Sequences, [-0.1, 0.6]), (Class::Images, [-0.5, 0.2])]);
         let bands = ErrorBands { classes, ..ErrorBands::default() };
         for origin in [Origin::Unknown, Origin::Contest] {
-            let band = bands.mixed(origin, Class::Experts, ProgramDetails::Stated, &[(1.0, 1.0)]);
+            let band = bands.band(origin, Class::Experts, MEASURED, &[(1.0, 1.0)]);
             assert!((band.low.ln() + 0.5).abs() < 1e-9 && (band.high.ln() - 0.6).abs() < 1e-9, "{band:?}");
         }
-        let nothing =
-            ErrorBands::default().mixed(Origin::Unknown, Class::Experts, ProgramDetails::Stated, &[(1.0, 1.0)]);
+        let nothing = ErrorBands::default().band(Origin::Unknown, Class::Experts, MEASURED, &[(1.0, 1.0)]);
         assert!((nothing.low.ln() - UNKNOWN[0]).abs() < 1e-9 && (nothing.high.ln() - UNKNOWN[1]).abs() < 1e-9);
     }
 
@@ -288,7 +287,7 @@ mod tests {
             ..ErrorBands::default()
         };
         let width = |origin| {
-            let band = bands.mixed(origin, Class::Sequences, ProgramDetails::Stated, &[(1.0, 1.0)]);
+            let band = bands.band(origin, Class::Sequences, MEASURED, &[(1.0, 1.0)]);
             (band.high / band.low).ln()
         };
         assert!((width(Origin::Contest) - 0.2).abs() < 1e-9);

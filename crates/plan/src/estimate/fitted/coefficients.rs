@@ -10,7 +10,7 @@ use domain::gpu::Gpu;
 use serde::{Deserialize, Serialize};
 
 use super::anchor::Anchor;
-use super::band::{Class, ErrorBands, Origin, Percentiles, ProgramDetails};
+use super::band::{Class, ErrorBands, GpuEvidence, Origin, Percentiles, ProgramDetails};
 use super::rates::{Generation, Shared, die};
 use crate::estimate::memory::MemoryCoefficients;
 use crate::estimate::totals::TotalsCoefficients;
@@ -64,10 +64,15 @@ impl FittedCoefficients {
         (gpu, details): (&Gpu, ProgramDetails),
         middles: &[(f64, f64)],
     ) -> Percentiles {
+        self.bands.band(origin, class, (self.evidence(gpu), details), middles)
+    }
+
+    /// What estimates on `gpu` rest on.
+    fn evidence(&self, gpu: &Gpu) -> GpuEvidence {
         match self.is_measured(gpu) {
-            _ if gpu.traits.described => self.bands.on_described(origin, class, details, middles),
-            true => self.bands.mixed(origin, class, details, middles),
-            false => self.bands.on_unmeasured(origin, class, details, middles),
+            _ if gpu.traits.described => GpuEvidence::Described,
+            true => GpuEvidence::Measured,
+            false => GpuEvidence::Unmeasured,
         }
     }
 
