@@ -195,9 +195,9 @@ pub fn hear(world: &World, instance: &InstanceId, entry: &Entry) -> Option<Event
         (_, AgentEvent::Reported { report: Report::Result(metrics), .. }) => {
             let run = world.runs.get(&attempt.run)?;
             let metric = world.sweep_of(run)?.search.metric?;
-            let value = crate::sweep::reported(metric, &metrics.values)?;
+            let value = Some(crate::sweep::reported(metric, metrics)?).filter(|value| value.is_finite());
             // One that is reported again says nothing new.
-            let is_new = run.results.last().and_then(|last| last.value) != Some(value);
+            let is_new = run.results.last().map(|last| last.value) != Some(value);
             is_new.then(|| Event::TrialMeasured { run: attempt.run.clone(), value })
         }
         (AttemptState::Intended | AttemptState::Ready { .. }, AgentEvent::Started | AgentEvent::Reported { .. }) => {

@@ -365,7 +365,8 @@ fn decided_end(world: &World, run: &Run) -> Option<RunEnd> {
         return Some(RunEnd::Done { outcome: Outcome::Trained { model: model.clone() } });
     }
     if matches!(end, Some(AttemptEnd::Succeeded)) {
-        return Some(RunEnd::Done { outcome: Outcome::Succeeded });
+        let failed = crate::sweep::not_finite(run).map(|finding| Outcome::Failed { finding });
+        return Some(RunEnd::Done { outcome: failed.unwrap_or(Outcome::Succeeded) });
     }
     match &run.state {
         RunState::Stopping { by } if !active => Some(RunEnd::Stopped { by: *by }),

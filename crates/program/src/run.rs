@@ -160,6 +160,7 @@ impl ProgramRun {
         let own = [loss.map(|loss| ("loss", loss)), lr.map(|lr| ("lr", lr))].into_iter().flatten();
         self.check_finite(&mut logging, step, own.chain(others.iter().map(|(name, value)| (name.as_str(), *value))));
         drop(logging);
+        let not_finite = NotFinite::among(&others);
         others.retain(|_, value| value.is_finite());
         if let Some(loss) = loss.filter(|loss| loss.is_finite()) {
             let lr = lr.filter(|lr| lr.is_finite()).unwrap_or(0.0);
@@ -168,8 +169,8 @@ impl ProgramRun {
             self.line.send(Report::Step(report));
         }
         let lost = loss.and_then(NotFinite::of);
-        if !others.is_empty() || lost.is_some() {
-            self.line.send(Report::Metrics(Metrics { step, values: others, loss: lost }));
+        if !others.is_empty() || lost.is_some() || !not_finite.is_empty() {
+            self.line.send(Report::Metrics(Metrics { step, values: others, loss: lost, not_finite }));
         }
         Ok(complaints)
     }

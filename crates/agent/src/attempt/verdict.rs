@@ -1,14 +1,17 @@
 //! Determines the outcome of an attempt: a pure function of its reports, its exit status, and stop requests.
 
-use std::collections::BTreeMap;
+mod reports;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use domain::rank::{Exported, Metrics, Report};
 use domain::run::AttemptEnd;
 use domain::{Cause, Finding};
 use node::oom::MemoryKill;
 
+pub use self::reports::RankReports;
+
+use self::reports::FinalReport;
 use super::process::{Exit, FailedFirst};
 use control::StopReason;
 
@@ -31,25 +34,6 @@ pub enum Role {
     Setup,
     /// The user's program.
     Program,
-}
-
-/// The reports of a rank that determine its outcome.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct RankReports {
-    exported: Option<Exported>,
-    /// The step of the newest durable checkpoint.
-    saved: Option<u64>,
-    last: Option<FinalReport>,
-    /// The newest step, and the last value of each metric.
-    step: u64,
-    values: BTreeMap<String, f64>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum FinalReport {
-    Trained,
-    Stopped(u64),
-    Failed(Finding),
 }
 
 /// The facts about the end.
@@ -82,58 +66,6 @@ pub struct Facts<'a> {
     /// What it says of the processes of a program on several machines.
     pub failed: FailedFirst,
 }
-
-impl RankReports {
-    /// Whether it sent a final report.
-    pub fn has_ended(&self) -> bool {
-        self.last.is_some()
-    }
-
-    /// Whether it reports only that another rank is lost, or nothing at all.
-    pub fn blames_another(&self) -> bool {
-        matches!(&self.last, Some(FinalReport::Failed(finding)) if finding.cause == Cause::RankLost)
-    }
-
-    /// The step of the newest checkpoint that it has reported as durable.
-    pub fn saved(&self) -> Option<u64> {
-        self.saved
-    }
-
-    /// The last value of each metric, if it has reported any.
-    pub fn result(&self) -> Option<Report> {
-        let metrics = Metrics { step: self.step, values: self.values.clone(), loss: None };
-        (!self.values.is_empty()).then_some(Report::Result(metrics))
-    }
-
-    /// Takes in a report.
-    pub fn hear(&mut self, report: &Report) {
-        match report {
-            Report::Exported(exported) => self.exported = Some(exported.clone()),
-            Report::Trained => self.last = Some(FinalReport::Trained),
-            Report::Stopped { step } => self.last = Some(FinalReport::Stopped(*step)),
-            Report::Failed(finding) => self.last = Some(FinalReport::Failed(finding.clone())),
-            Report::Step(step) => {
-                self.step = step.step;
-                match self.values.get_mut(LOSS) {
-                    Some(loss) => *loss = step.loss,
-                    None => self.values.extend([(LOSS.to_owned(), step.loss)]),
-                }
-            }
-            Report::Metrics(metrics) => {
-                self.step = self.step.max(metrics.step);
-                self.values.extend(metrics.values.iter().map(|(name, value)| (name.clone(), *value)));
-            }
-            Report::Checkpointed(checkpointed) => self.saved = Some(checkpointed.step),
-            // Of a program that its launcher has started again.
-            Report::Hello { .. } => self.last = None,
-            Report::Preparing { .. } | Report::Ready(_) | Report::Evaluated(_) => {}
-            Report::Result(_) | Report::Devices { .. } | Report::Note { .. } | Report::Pausing { .. } => {}
-        }
-    }
-}
-
-/// The name of the loss of steps among the metrics.
-const LOSS: &str = "loss";
 
 /// Signals caused by a program's own bugs, rather than sent from outside.
 const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
@@ -397,7 +329,7 @@ pub fn without_setup(end: AttemptEnd) -> AttemptEnd {
 
 #[cfg(test)]
 mod tests {
-    use domain::rank::{Checkpointed, Environment};
+    use domain::rank::{Checkpointed, Environment, Exported, Report};
 
     use super::*;
 

@@ -149,7 +149,8 @@ fn served(event: &Event) -> String {
             ScheduleChange::Resume => "resumed".to_owned(),
             ScheduleChange::Remove => "removed".to_owned(),
         },
-        Event::TrialMeasured { value, .. } => format!("measured {value}"),
+        Event::TrialMeasured { value: Some(value), .. } => format!("measured {value}"),
+        Event::TrialMeasured { value: None, .. } => "measured a value that is not finite".to_owned(),
         Event::ScheduleSkipped { count, why, .. } => format!("{count} skipped: {}", skipped(why)),
         _ => String::new(),
     }

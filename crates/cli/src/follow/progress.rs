@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_loss_that_is_not_finite_moves_the_line() {
-        let metrics = |step, loss| Report::Metrics(Metrics { step, values: Default::default(), loss });
+        let metrics = |step, loss| Report::Metrics(Metrics { step, loss, ..Metrics::default() });
         let lost = |step, loss| metrics(step, NotFinite::of(loss));
         let mut progress = program(4);
         assert!(progress.take(&lost(5, f64::NAN)));

@@ -41,7 +41,7 @@ pub fn trials(sweep: &plan::SweepRecord, rows: &[TrialRow]) -> Vec<String> {
         let mut cells = vec![row.number.to_string(), row.word.to_owned()];
         if let Some(metric) = metric {
             cells.push(row.epochs.map_or(String::new(), |epochs| epochs.to_string()));
-            cells.push(row.value.map_or(String::new(), |value| metric.say(value)));
+            cells.push(row.shown(metric));
         }
         cells.extend(row.values.iter().map(domain::sweep::Setting::say));
         cells.extend([row.cost.to_string(), row.run.to_string()]);
@@ -76,6 +76,7 @@ fn trial_json(row: &TrialRow) -> Value {
         "word": row.word,
         "epochs": row.epochs,
         "value": row.value,
+        "cause": row.cause,
         "values": values,
         "cost_micro_usd": row.cost.micros(),
     })

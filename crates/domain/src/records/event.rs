@@ -205,8 +205,8 @@ pub enum Event {
     TrialMeasured {
         /// Which.
         run: RunId,
-        /// Its last value; finite.
-        value: f64,
+        /// Its last value; none where that, or the loss of its last step, is not finite.
+        value: Option<f64>,
     },
     /// The alert of the sweep's budget was reached.
     SweepBudgetAlert { sweep: SweepId, spent: Money },

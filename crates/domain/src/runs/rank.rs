@@ -208,7 +208,7 @@ impl Fetching {
 }
 
 /// Figures that a user's program has logged by names of its own.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// Step after which they were measured.
     pub step: u64,
@@ -217,6 +217,9 @@ pub struct Metrics {
     /// The loss of the step, where it is not finite: then it has no [`Report::Step`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<NotFinite>,
+    /// Other figures that are not finite, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub not_finite: BTreeMap<String, NotFinite>,
 }
 
 /// A number that JSON cannot hold.
@@ -237,6 +240,11 @@ impl NotFinite {
             value if value.is_infinite() => Some(NotFinite::Infinite),
             _ => None,
         }
+    }
+
+    /// Those of `values` that are not finite.
+    pub fn among(values: &BTreeMap<String, f64>) -> BTreeMap<String, NotFinite> {
+        values.iter().filter_map(|(name, value)| Some((name.clone(), NotFinite::of(*value)?))).collect()
     }
 
     /// The number.

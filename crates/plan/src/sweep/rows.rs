@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use domain::sweep::Setting;
-use domain::{Elapsed, InstanceId, Money, RunId};
+use domain::run::{Outcome, RunState};
+use domain::sweep::{Metric, Setting};
+use domain::{Cause, Elapsed, InstanceId, Money, RunId};
 
 use super::standing::{Stand, standing};
 use crate::world::{Run, SweepRecord, World};
@@ -22,12 +23,25 @@ pub struct TrialRow {
     pub word: &'static str,
     /// Its state.
     pub state: Stand,
+    /// Why it has failed; `None` if it has not.
+    pub cause: Option<Cause>,
     /// Epochs of its last measurement; `None` before the first.
     pub epochs: Option<u32>,
     /// The sweep's metric at that point.
     pub value: Option<f64>,
     /// Its cost.
     pub cost: Money,
+}
+
+impl TrialRow {
+    /// The value for people: `not finite` of a trial that has failed by that, and nothing where there is none.
+    pub fn shown(&self, metric: Metric) -> String {
+        match (self.value, self.cause) {
+            (Some(value), _) => metric.say(value),
+            (None, Some(Cause::NotFinite)) => "not finite".to_owned(),
+            (None, _) => String::new(),
+        }
+    }
 }
 
 /// The trials by their last result, best first; then those without one by number, failed ones last.
@@ -41,6 +55,10 @@ pub fn rows(world: &World, sweep: &SweepRecord, meters: &BTreeMap<InstanceId, El
             values: trial.values.clone(),
             word: run.state.word(),
             state: standing(run).state,
+            cause: match &run.state {
+                RunState::Done { outcome: Outcome::Failed { finding } } => Some(finding.cause),
+                _ => None,
+            },
             // Those of a program are not known.
             epochs: last.map(|result| result.epochs).filter(|epochs| *epochs > 0),
             value: last.and_then(|result| result.value),

@@ -1,10 +1,9 @@
 //! How each trial of a sweep stands.
 
-use std::collections::BTreeMap;
-
-use domain::Work;
+use domain::rank::{Metrics, NotFinite};
 use domain::run::{Outcome, RunState};
 use domain::sweep::Metric;
+use domain::{Cause, Finding, Work};
 
 use crate::world::{Measured, Run};
 
@@ -53,10 +52,25 @@ pub fn standing(run: &Run) -> Standing {
 /// What a program's name of a metric may begin with, the best first: validation is preferred to training.
 const PREFIXES: [&str; 7] = ["val_", "val/", "eval_", "eval/", "validation_", "validation/", ""];
 
-/// The value of a metric among those that a program has reported by names of its own.
-pub(crate) fn reported(metric: Metric, values: &BTreeMap<String, f64>) -> Option<f64> {
-    let named = PREFIXES.iter().find_map(|prefix| values.get(&format!("{prefix}{}", metric.name())));
-    named.copied().filter(|value| value.is_finite())
+/// The last value of a metric among those that a program has reported by names of its own: not finite where the loss of its
+/// last step is not, whatever is compared.
+pub(crate) fn reported(metric: Metric, metrics: &Metrics) -> Option<f64> {
+    let Metrics { values, loss, not_finite, .. } = metrics;
+    let named = |prefix: &&str| {
+        let name = format!("{prefix}{}", metric.name());
+        values.get(&name).copied().or_else(|| not_finite.get(&name).copied().map(NotFinite::value))
+    };
+    loss.map(NotFinite::value).or_else(|| PREFIXES.iter().find_map(named))
+}
+
+/// Why a trial has failed whose program has succeeded: it ended with a loss, or another value of the metric, that is not
+/// finite, so that none of its values says how good it is. Our own trainer rolls back, and fails by itself.
+pub(crate) fn not_finite(run: &Run) -> Option<Finding> {
+    let is_program = matches!(run.job.work, Work::Command(_));
+    let last = run.results.last().filter(|_| is_program)?;
+    let message = "the program has succeeded, and its last loss, or the metric that is compared, is NaN or infinite";
+    let finding = || Finding::new(Cause::NotFinite, message).hint("compare lower learning rates, or clip gradients");
+    last.value.is_none().then(finding)
 }
 
 #[cfg(test)]
@@ -65,12 +79,30 @@ mod tests {
 
     #[test]
     fn a_validation_is_preferred_to_a_step() {
-        let values = |all: &[(&str, f64)]| all.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        let all: BTreeMap<String, f64> = values(&[("loss", 2.0), ("eval_loss", 1.0), ("val/f1", 0.5)]);
+        let all = metrics(&[("loss", 2.0), ("eval_loss", 1.0), ("val/f1", 0.5)]);
         assert_eq!(reported(Metric::Loss, &all), Some(1.0));
         assert_eq!(reported(Metric::F1, &all), Some(0.5));
         assert_eq!(reported(Metric::Accuracy, &all), None);
-        assert_eq!(reported(Metric::Loss, &values(&[("loss", 2.0)])), Some(2.0));
-        assert_eq!(reported(Metric::Loss, &values(&[("loss", f64::NAN)])), None);
+        assert_eq!(reported(Metric::Loss, &metrics(&[("loss", 2.0)])), Some(2.0));
+    }
+
+    fn metrics(values: &[(&str, f64)]) -> Metrics {
+        let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        Metrics { values, ..Metrics::default() }
+    }
+
+    #[test]
+    fn a_value_that_is_not_finite_stands_for_no_earlier_one() {
+        let lost = |name: &str| {
+            let not_finite = [(name.to_owned(), NotFinite::Infinite)].into();
+            Metrics { not_finite, ..metrics(&[("loss", 2.0), ("f1", 0.5)]) }
+        };
+        let is_infinite = |metric: Metric, metrics: Metrics| reported(metric, &metrics).is_some_and(f64::is_infinite);
+        assert!(is_infinite(Metric::Loss, lost("val_loss")));
+        assert_eq!(reported(Metric::F1, &lost("val_loss")), Some(0.5), "another metric is compared");
+        let last_step = Metrics { loss: Some(NotFinite::Nan), ..metrics(&[("f1", 0.5), ("val_loss", 1.0)]) };
+        for metric in [Metric::Loss, Metric::F1, Metric::Accuracy] {
+            assert!(reported(metric, &last_step).is_some_and(f64::is_nan), "{}", metric.name());
+        }
     }
 }

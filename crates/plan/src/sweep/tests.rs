@@ -2,6 +2,7 @@
 
 mod halving;
 mod limits;
+mod programs;
 mod scene;
 mod values;
 

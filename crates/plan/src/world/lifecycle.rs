@@ -132,8 +132,8 @@ impl World {
     }
 
     /// Takes in the metric of a trial that is a program, whose epochs are not known.
-    fn trial_measured(&mut self, id: &RunId, value: f64) -> Result<(), String> {
-        let value = Some(value).filter(|value| value.is_finite());
+    fn trial_measured(&mut self, id: &RunId, value: Option<f64>) -> Result<(), String> {
+        let value = value.filter(|value| value.is_finite());
         self.run_mut(id)?.results.push(Measured { epochs: 0, value, is_enough: false });
         Ok(())
     }

@@ -135,7 +135,7 @@ pub struct Run {
 pub struct Measured {
     /// Epochs.
     pub epochs: u32,
-    /// The sweep's metric; `None` if it was not measured, or is NaN.
+    /// The sweep's metric; `None` if it was not measured, or is not finite.
     pub value: Option<f64>,
     /// Whether its accuracy met `stop.accuracy`, so that more epochs would have no effect.
     #[serde(default)]

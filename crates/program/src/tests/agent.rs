@@ -33,6 +33,7 @@ fn the_agent_hears_steps_and_checkpoints_and_a_figure_that_is_not_finite_once() 
     log(1, 0.5, 0.25);
     log(2, f64::NAN, 0.5);
     log(3, f64::NAN, f64::INFINITY);
+    run.log(LoggedStep { step: 4, loss: Some(f64::NAN), ..LoggedStep::default() }).unwrap();
     save(&run, 3).unwrap();
     run.finish().unwrap();
     assert!(matches!(next(&mut agent), Report::Hello { rank: 0, .. }));
@@ -42,11 +43,13 @@ fn the_agent_hears_steps_and_checkpoints_and_a_figure_that_is_not_finite_once() 
     let Report::Note { text } = next(&mut agent) else { panic!("a note") };
     let hint = "the program continues, at the run's cost: `gradus stop own-1` stops it";
     assert_eq!(text, format!("`loss` of step 2 is not finite, and left out; {hint}"));
-    for (step, values) in [(2, BTreeMap::from([("f1".to_owned(), 0.5)])), (3, BTreeMap::new())] {
-        // The step is known without its loss.
-        let expected = Metrics { step, values, loss: Some(NotFinite::Nan) };
-        assert_eq!(next(&mut agent), Report::Metrics(expected));
-    }
+    // The step is known without its loss.
+    let lost = Metrics { loss: Some(NotFinite::Nan), ..Metrics::default() };
+    let values = BTreeMap::from([("f1".to_owned(), 0.5)]);
+    assert_eq!(next(&mut agent), Report::Metrics(Metrics { step: 2, values, ..lost.clone() }));
+    let not_finite = BTreeMap::from([("f1".to_owned(), NotFinite::Infinite)]);
+    assert_eq!(next(&mut agent), Report::Metrics(Metrics { step: 3, not_finite, ..lost.clone() }));
+    assert_eq!(next(&mut agent), Report::Metrics(Metrics { step: 4, ..lost }));
     assert!(matches!(next(&mut agent), Report::Checkpointed(saved) if saved.step == 3 && saved.bytes > 0));
     assert_eq!(agent.read_line(&mut String::new()).unwrap(), 0, "it hangs up after its last word");
 }

@@ -133,7 +133,8 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn metric(step: u64, name: &str, value: f64) -> Report {
-        Report::Metrics(Metrics { step, values: BTreeMap::from([(name.to_owned(), value)]), loss: None })
+        let values = BTreeMap::from([(name.to_owned(), value)]);
+        Report::Metrics(Metrics { step, values, ..Metrics::default() })
     }
 
     #[test]

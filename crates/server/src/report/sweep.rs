@@ -117,7 +117,7 @@ fn trials(sweep: &SweepRecord, rows: &[TrialRow]) -> Markup {
                     (number(row.number)) td { (row.word) }
                     @if let Some(metric) = metric {
                         (number(row.epochs.map(|epochs| epochs.to_string()).unwrap_or_default()))
-                        (number(row.value.map(|value| metric.say(value)).unwrap_or_default()))
+                        (number(row.shown(metric)))
                     }
                     @for setting in &row.values { td { (setting.say()) } }
                     (number(row.cost))

@@ -261,6 +261,18 @@ fn trials_of_a_program_are_compared_by_what_it_reports() {
     let events = home.gradus(&["events"]).out;
     assert!(events.contains("measured 0.75") && !events.contains("measured 0.125"), "{events}");
 
+    let file = home.job(
+        "nan.yaml",
+        "name: nan\nenvs: {LAST: 0}\nrun: |\n  echo step 1 loss 0.125\n  echo step 2 loss $LAST\nprogress: {regex: 'step (?<step>\\d+) loss (?<loss>\\S+)'}\nsweep: {method: grid, metric: loss, parameters: {envs.LAST: ['0.5', 'nan', '0.25']}}\n",
+    );
+    let run = home.gradus(&["run", text(&file)]);
+    assert_eq!(run.code, Some(0), "{}{}", run.out, run.err);
+    // Best first, and last the one that ended with NaN, however low its loss was before.
+    let rows = run.out.lines().filter(|line| line.contains("succeeded") || line.contains("failed"));
+    let cells: Vec<_> = rows.map(|row| row.split_whitespace().take(4).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(cells, ["3 succeeded 0.2500 0.25", "1 succeeded 0.5000 0.5", "2 failed not finite"], "{}", run.out);
+    assert!(run.out.contains("best     trial 3: loss 0.2500"), "{}", run.out);
+
     let silent = home.job(
         "silent.yaml",
         "envs: {LR: 0}\nrun: echo\nsweep: {method: grid, metric: f1, parameters: {envs.LR: [1]}}\n",

@@ -144,7 +144,7 @@ fn trial(world: &World, row: &TrialRow) -> Value {
     let instances: Vec<Value> = run.into_iter().flat_map(|run| &run.instances).filter_map(machine).collect();
     json!({
         "trial": row.number, "run": row.run, "word": row.word, "epochs": row.epochs, "value": row.value,
-        "values": values, "cost_micro_usd": row.cost.micros(), "body": run, "instances": instances,
+        "cause": row.cause, "values": values, "cost_micro_usd": row.cost.micros(), "body": run, "instances": instances,
     })
 }
 

@@ -82,6 +82,7 @@ impl Steps {
     pub fn take(&mut self, source: Source, mut seen: ObservedStep) -> Vec<Report> {
         let mut reports = Vec::new();
         let lost = seen.loss.and_then(NotFinite::of);
+        let mut not_finite = NotFinite::among(&seen.others);
         self.check_finite(source, &mut seen, &mut reports);
         self.lr = seen.lr.unwrap_or(self.lr);
         self.epoch = seen.epoch.unwrap_or(self.epoch);
@@ -96,11 +97,13 @@ impl Steps {
             self.last = Some((seen.step, seen.at));
         }
         let mut values = std::mem::take(&mut seen.others);
-        values.retain(|name, _| self.figures.get(name).is_none_or(|step| seen.step > *step));
-        if !values.is_empty() || lost.is_some() {
+        let is_new = |name: &String| self.figures.get(name).is_none_or(|step| seen.step > *step);
+        values.retain(|name, _| is_new(name));
+        not_finite.retain(|name, _| is_new(name));
+        if !values.is_empty() || lost.is_some() || !not_finite.is_empty() {
             self.begin(&seen, &mut reports);
-            self.figures.extend(values.keys().map(|name| (name.clone(), seen.step)));
-            reports.push(Report::Metrics(Metrics { step: seen.step, values, loss: lost }));
+            self.figures.extend(values.keys().chain(not_finite.keys()).map(|name| (name.clone(), seen.step)));
+            reports.push(Report::Metrics(Metrics { step: seen.step, values, loss: lost, not_finite }));
         }
         reports
     }
@@ -205,7 +208,7 @@ mod tests {
                 Report::Note { text } => format!("note: {text}"),
                 Report::Ready(_) => "ready".to_owned(),
                 Report::Step(step) => format!("step {} in {} s", step.step, step.step_us / 1_000_000),
-                Report::Metrics(Metrics { step, values, loss }) => format!("{step} {} {loss:?}", values.len()),
+                Report::Metrics(Metrics { step, values, loss, .. }) => format!("{step} {} {loss:?}", values.len()),
                 other => format!("{other:?}"),
             };
             reports.iter().map(word).collect::<Vec<_>>()
@@ -221,5 +224,22 @@ mod tests {
         assert_eq!(take(2, f64::NAN), Vec::<String>::new(), "each step comes once");
         assert_eq!(take(3, 0.5), ["step 3 in 1 s"]);
         assert_eq!(take(4, f64::NAN), [note(4), "4 0 Some(Nan)".to_owned()]);
+    }
+
+    #[test]
+    fn a_figure_that_is_not_finite_is_reported_as_such() {
+        let mut steps = Steps::after(PriorState::Nothing);
+        let mut take = |step: u64, value: f64| {
+            let others = BTreeMap::from([("eval_loss".to_owned(), value)]);
+            let reports = steps.take(Source::Output, ObservedStep { step, others, ..ObservedStep::default() });
+            let figures = reports.into_iter().filter_map(|report| match report {
+                Report::Metrics(metrics) => Some((metrics.values.len(), metrics.not_finite)),
+                _ => None,
+            });
+            figures.collect::<Vec<_>>()
+        };
+        assert_eq!(take(1, 0.5), [(1, BTreeMap::new())]);
+        assert_eq!(take(2, f64::NAN), [(0, BTreeMap::from([("eval_loss".to_owned(), NotFinite::Nan)]))]);
+        assert!(take(2, 0.5).is_empty(), "each figure comes once for a step");
     }
 }
