@@ -28,7 +28,7 @@ import torch
 from PIL import Image
 
 import gradus
-from gradus import _run, _shards, _state
+from gradus import _profile, _run, _shards, _state
 
 HERE = pathlib.Path(__file__).parent
 KILLS = int(os.environ.get("GRADUS_KILLS", 12))
@@ -1137,6 +1137,15 @@ class Profiled(Fresh):
         found = json.loads(pathlib.Path(to).read_text())
         self.assertTrue(os.path.exists(to + ".first"))
         return done.returncode, [step for step, _ in found["steps"]], found["failed"]
+
+    def test_the_newest_step_is_noted_once_a_second(self):
+        path = os.path.join(self.folder, "profile.json")
+        profile, noted = _profile.Profile(9, path, 0), []
+        for step, now in [(1, 10.0), (2, 10.5), (3, 11.0), (4, 11.2)]:
+            with unittest.mock.patch("gradus._profile.time.monotonic", return_value=now):
+                profile.logged(step, 0)
+            noted.append(pathlib.Path(path + ".first").read_text())
+        self.assertEqual(noted, ["1", "1", "3", "3"])
 
     def test_any_log_of_a_step_counts(self):
         self.assertEqual(self.profiled(""), (0, [1, 2, 3, 4], False))

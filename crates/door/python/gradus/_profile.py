@@ -6,11 +6,15 @@ import sys
 import time
 
 
+# Seconds between two notes of the newest step.
+PAUSE = 1.0
+
+
 class Profile:
     """Notes when each of the first steps was logged, writes that down, and ends the process."""
 
     def __init__(self, steps, path, total):
-        self.path, self.steps, self.is_written = path, steps, False
+        self.path, self.steps, self.is_written, self.noted = path, steps, False, None
         self.found = {"steps": [], "total": total, "samples": 0, "parameters": 0}
 
     @staticmethod
@@ -24,15 +28,22 @@ class Profile:
         times = self.found["steps"]
         if times and step <= times[-1][0]:
             return
-        if not times:
-            # Without it a program that logs nothing is ended.
-            open(self.path + ".first", "w", encoding="utf-8").close()
+        self.note(step)
         times.append((step, time.time()))
         if samples:
             self.found["samples"] = samples
         if len(times) > self.steps:
             self.write()
             raise SystemExit(0)
+
+    def note(self, step):
+        """Writes down which step was logged last, at most once a second: a program that logs none for long is ended."""
+        now = time.monotonic()
+        if self.noted is not None and now < self.noted + PAUSE:
+            return
+        self.noted = now
+        with open(self.path + ".first", "w", encoding="utf-8") as file:
+            file.write(str(step))
 
     def saw(self, objects):
         """Counts the parameters of modules."""

@@ -1,8 +1,9 @@
 //! `gradus plan JOB --profile N`: a user's program for a few steps on this machine, outside of any run.
 //!
 //! It is started as an attempt starts it, in a copy of its working folder and with nothing to resume from. The package
-//! `gradus` in it times its steps (`GRADUS_PROFILE`), writes them to a file (`GRADUS_PROFILE_TO`) and ends its process; at
-//! the first step it makes a file beside that one. Whatever else the program has started is ended by `held`.
+//! `gradus` in it times its steps (`GRADUS_PROFILE`), writes them to a file (`GRADUS_PROFILE_TO`) and ends its process; from
+//! the first step on it writes the newest one to a file beside that one. Whatever else the program has started is ended by
+//! `held`.
 
 mod held;
 
@@ -30,17 +31,17 @@ use node::log::tail;
 /// How long a program may take to end that has timed fewer steps than asked for, for its exit code to be known.
 const END: Duration = Duration::from_secs(20);
 
-/// How long a program may run that has logged no step.
+/// How long a program may run without logging a step.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// Until the user is told what is waited for.
+    /// Until the user is told what is waited for; before the first step only.
     hint: Duration,
     /// Until it is ended.
-    first: Duration,
+    step: Duration,
 }
 
 /// As long as a run's first step may take.
-const LIMITS: Limits = Limits { hint: Duration::from_secs(60), first: Duration::from_secs(600) };
+const LIMITS: Limits = Limits { hint: Duration::from_secs(60), step: Duration::from_secs(600) };
 
 /// What connects a profile with the command that waits for it.
 pub struct ProfileWatch<'a> {
@@ -156,11 +157,11 @@ fn timed(
     limits: Limits,
 ) -> Result<Option<ProfiledSteps>, Box<Finding>> {
     let ProfileWatch { interrupted, say } = watch;
-    let (to, first) = (folder.join("profile.json"), folder.join("profile.json.first"));
+    let (to, note) = (folder.join("profile.json"), folder.join("profile.json.first"));
     program.env("GRADUS_PROFILE", steps.to_string()).env("GRADUS_PROFILE_TO", &to);
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
     let read = || fs::read(&to).ok().and_then(|bytes| serde_json::from_slice::<ProfiledSteps>(&bytes).ok());
-    let (since, mut has_said) = (Instant::now(), false);
+    let (mut noted, mut has_said) = (NotedStep::none(), false);
     let mut ends_since: Option<Instant> = None;
     let left = wait(program, folder, || {
         if let Some(left) = interruption(interrupted) {
@@ -170,7 +171,8 @@ fn timed(
             let has_ended = ends_since.get_or_insert_with(Instant::now).elapsed() > END;
             return (has_all(&found, steps) || has_ended).then_some(Waited::Done);
         }
-        match silence(since.elapsed(), first.exists(), has_said, limits) {
+        noted.look(&note);
+        match silence(noted.since.elapsed(), noted.progress(), has_said, limits) {
             Silence::Wait => None,
             Silence::Hint => {
                 has_said = true;
@@ -183,8 +185,12 @@ fn timed(
     let ended = match left {
         Waited::Interrupted => return Ok(None),
         Waited::Unlogged => {
-            let message = format!("the program has logged no step within {}, and was ended", spelled(limits.first));
-            return Err(failed(&message, &format!("{ADD}; {SLOW}"), folder));
+            let message = format!("the program has logged no step within {}, and was ended", spelled(limits.step));
+            let hint = match noted.progress() {
+                LoggedProgress::Nothing => format!("{ADD}; {SLOW}"),
+                LoggedProgress::First | LoggedProgress::Newest => HUNG.to_owned(),
+            };
+            return Err(failed(&message, &hint, folder));
         }
         Waited::Exited(status) => Some(status),
         Waited::Done => None,
@@ -197,7 +203,44 @@ fn interruption(interrupted: &AtomicBool) -> Option<Waited> {
     interrupted.load(Ordering::SeqCst).then_some(Waited::Interrupted)
 }
 
-/// What to do about a program that has written nothing yet.
+/// The newest step that a program has noted, and since when that is so.
+struct NotedStep {
+    text: Option<String>,
+    since: Instant,
+}
+
+impl NotedStep {
+    fn none() -> NotedStep {
+        NotedStep { text: None, since: Instant::now() }
+    }
+
+    fn look(&mut self, note: &Path) {
+        let text = fs::read_to_string(note).ok();
+        if text != self.text {
+            *self = NotedStep { text, since: Instant::now() };
+        }
+    }
+
+    fn progress(&self) -> LoggedProgress {
+        match self.text.as_deref() {
+            None => LoggedProgress::Nothing,
+            Some("") => LoggedProgress::First,
+            Some(_) => LoggedProgress::Newest,
+        }
+    }
+}
+
+/// What a program says of its steps before it writes them all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LoggedProgress {
+    Nothing,
+    /// That it has logged one: the package of an earlier version says nothing of later ones.
+    First,
+    /// Which is its newest.
+    Newest,
+}
+
+/// What to do about a program that is silent.
 #[derive(Debug, PartialEq)]
 enum Silence {
     Wait,
@@ -205,19 +248,21 @@ enum Silence {
     End,
 }
 
-fn silence(waited: Duration, has_logged: bool, has_said: bool, limits: Limits) -> Silence {
-    if has_logged {
+/// `waited` is the time since its newest step, or since its start.
+fn silence(waited: Duration, progress: LoggedProgress, has_said: bool, limits: Limits) -> Silence {
+    if progress == LoggedProgress::First {
         return Silence::Wait;
     }
-    if waited >= limits.first {
+    if waited >= limits.step {
         return Silence::End;
     }
-    if waited >= limits.hint && !has_said { Silence::Hint } else { Silence::Wait }
+    let is_due = waited >= limits.hint && !has_said && progress == LoggedProgress::Nothing;
+    if is_due { Silence::Hint } else { Silence::Wait }
 }
 
 /// What is said once of a program that has logged no step.
 fn waits(limits: Limits) -> String {
-    let (waited, most) = (spelled(limits.hint), spelled(limits.first));
+    let (waited, most) = (spelled(limits.hint), spelled(limits.step));
     format!(
         "note: the program has run for {waited} without logging a step; it is ended after {most} without one\n\
          hint: {ADD}"
@@ -274,6 +319,10 @@ const ADD: &str = "add `run = gradus.init()` and `run.log(step, loss=loss)` to t
 
 /// The hint for a program that needs long before its first step.
 const SLOW: &str = "move what takes longer, such as a download, into `setup`, which has no limit";
+
+/// The hint for a program that logs no more steps.
+const HUNG: &str = "see where it stands: start it by itself, then run `py-spy dump --pid PID`; if its steps take longer, \
+                    call `run.log(step)` more often";
 
 /// The hint for one that fails.
 const CORRECT: &str = "correct the program first; `gradus plan` without `--profile` starts nothing";
@@ -363,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_program_that_logs_nothing_is_ended_in_the_end() {
-        let limits = Limits { hint: Duration::from_secs(600), first: Duration::ZERO };
+        let limits = Limits { hint: Duration::from_secs(600), step: Duration::ZERO };
         let (found, said) = profiled_within("sleep 600 & sleep 600", limits, false);
         let why = found.unwrap_err();
         assert!(why.starts_with("the program has logged no step within 0 s, and was ended"), "{why}");
@@ -372,12 +421,44 @@ mod tests {
 
     #[test]
     fn a_program_that_logs_nothing_is_spoken_of_once() {
-        let limits = Limits { hint: Duration::ZERO, first: Duration::from_secs(600) };
+        let limits = Limits { hint: Duration::ZERO, step: Duration::from_secs(600) };
         let run = format!("until [ -e ../said ]; do sleep 0.05; done; sleep 0.2; {}", writing(SOME, false));
         let (found, said) = profiled_within(&run, limits, false);
         assert_eq!(found.unwrap().unwrap().steps.len(), 2);
         assert_eq!(said.matches("it is ended after 10 min").count(), 1, "{said}");
         assert!(said.contains("hint: add `run = gradus.init()`"), "{said}");
+    }
+
+    #[test]
+    fn a_program_that_hangs_after_a_step_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        // As the package does at a step.
+        fs::write(folder.path().join("profile.json.first"), "7").unwrap();
+        let job = Job::parse("run: sleep 20\n", "job.yaml").unwrap().job;
+        let limits = Limits { hint: Duration::ZERO, step: Duration::ZERO };
+        let watch = ProfileWatch { interrupted: &AtomicBool::new(false), say: &mut |line| panic!("{line}") };
+        let access = (None, Access::default());
+        let finding = profile_within(&job, folder.path(), 3, access, watch, limits).unwrap_err();
+        assert!(finding.message.starts_with("the program has logged no step within 0 s, and was ended"), "{finding:?}");
+        assert!(finding.hint.as_deref().is_some_and(|hint| hint.contains("py-spy dump")), "{finding:?}");
+    }
+
+    #[test]
+    fn each_step_begins_the_time_for_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let note = folder.path().join("note");
+        let mut noted = NotedStep::none();
+        let mut look = |text: Option<&str>| {
+            text.into_iter().for_each(|text| fs::write(&note, text).unwrap());
+            let before = noted.since;
+            noted.look(&note);
+            (noted.progress(), noted.since > before)
+        };
+        assert_eq!(look(None), (LoggedProgress::Nothing, false));
+        assert_eq!(look(Some("")), (LoggedProgress::First, true));
+        assert_eq!(look(Some("7")), (LoggedProgress::Newest, true));
+        assert_eq!(look(Some("7")), (LoggedProgress::Newest, false));
+        assert_eq!(look(Some("8")), (LoggedProgress::Newest, true));
     }
 
     #[test]
@@ -387,12 +468,15 @@ mod tests {
     }
 
     #[test]
-    fn only_a_program_without_a_first_step_runs_out_of_time() {
+    fn a_program_without_another_step_runs_out_of_time() {
+        use LoggedProgress::{First, Newest, Nothing};
         let silence =
-            |seconds, has_logged, has_said| super::silence(Duration::from_secs(seconds), has_logged, has_said, LIMITS);
-        assert_eq!([silence(59, false, false), silence(60, false, false)], [Silence::Wait, Silence::Hint]);
-        assert_eq!([silence(61, false, true), silence(599, false, true)], [Silence::Wait, Silence::Wait]);
-        assert_eq!([silence(600, false, true), silence(600, false, false)], [Silence::End, Silence::End]);
-        assert_eq!([silence(60, true, false), silence(9_999, true, false)], [Silence::Wait, Silence::Wait]);
+            |seconds, progress, has_said| super::silence(Duration::from_secs(seconds), progress, has_said, LIMITS);
+        assert_eq!([silence(59, Nothing, false), silence(60, Nothing, false)], [Silence::Wait, Silence::Hint]);
+        assert_eq!([silence(61, Nothing, true), silence(599, Nothing, true)], [Silence::Wait, Silence::Wait]);
+        assert_eq!([silence(600, Nothing, true), silence(600, Nothing, false)], [Silence::End, Silence::End]);
+        assert_eq!([silence(599, Newest, false), silence(600, Newest, false)], [Silence::Wait, Silence::End]);
+        // An earlier version of the package does not say whether there are more.
+        assert_eq!([silence(60, First, false), silence(9_999, First, false)], [Silence::Wait, Silence::Wait]);
     }
 }
