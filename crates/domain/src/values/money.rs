@@ -1,7 +1,7 @@
 //! Money in integer micro-dollars. A price is money per hour; dollars are never floating-point numbers.
 
 use std::fmt;
-use std::ops::{Add, AddAssign};
+use std::ops::{Add, AddAssign, Sub};
 use std::str::FromStr;
 
 use crate::time::Elapsed;
@@ -66,6 +66,13 @@ impl Add for Money {
     type Output = Money;
     fn add(self, other: Money) -> Money {
         Money(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Money {
+    type Output = Money;
+    fn sub(self, other: Money) -> Money {
+        Money(self.0.saturating_sub(other.0))
     }
 }
 

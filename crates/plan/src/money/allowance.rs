@@ -36,7 +36,7 @@ impl PaidWork {
     /// What it may still cost beyond what it has cost, by all lines of the ledger.
     pub fn beyond(&self, lines: &[LedgerLine]) -> Money {
         let spent: Money = lines.iter().filter(|line| self.runs.contains(&line.run)).map(|line| line.amount).sum();
-        Money::from_micros(self.most.micros().saturating_sub(spent.micros()).max(0))
+        (self.most - spent).max(Money::default())
     }
 }
 
@@ -78,8 +78,7 @@ pub struct AllowanceUse {
 impl AllowanceUse {
     /// What another run may spend.
     pub fn left(&self) -> Money {
-        let used = self.spent.micros().saturating_add(self.reserved.micros());
-        Money::from_micros(self.allowed.micros().saturating_sub(used).max(0))
+        (self.allowed - (self.spent + self.reserved)).max(Money::default())
     }
 
     /// The highest of 50, 80 and 100 per cent that is spent, if any is.

@@ -32,7 +32,7 @@ pub struct SpotSavings {
 impl SpotSavings {
     /// On-demand cost minus what was paid; negative if interruptions cost more than the discount.
     pub fn saved(&self) -> Money {
-        Money::from_micros(self.on_demand.micros().saturating_sub(self.paid.micros()))
+        self.on_demand - self.paid
     }
 
     /// The same as a share of the on-demand cost; `None` if that is zero.

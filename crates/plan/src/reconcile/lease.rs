@@ -1,7 +1,7 @@
 //! How long agents may continue without the loop: limited by budget and deadline, because nobody can stop them then.
 
 use domain::run::RunState;
-use domain::{Elapsed, Money, Offer, Rate, Timestamp};
+use domain::{Elapsed, Offer, Rate, Timestamp};
 
 use super::limits::{
     budget_of, heartbeat, rate_now, rate_of_machines, reserve_for_ending, reserve_of, time_to_spend, wind_down,
@@ -16,8 +16,7 @@ pub fn lease(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -
     let budget = run.job.budget.and_then(|budget| {
         let of = RunFacts::new(world, facts, run);
         let reserved = rate_now(&of).cost(reserve_of(&of, policy)) + of.spent_at_most();
-        let left = Money::from_micros(budget.max.micros().saturating_sub(reserved.micros()));
-        time_to_spend(left, rate_of_machines(&of))
+        time_to_spend(budget.max - reserved, rate_of_machines(&of))
     });
     let deadline = run.job.deadline.map(|deadline| Elapsed(deadline.micros().saturating_sub(run.age(facts.now).0)));
     let of_sweep = world.sweep_of(run).and_then(|sweep| trials::left(world, facts, policy, sweep));
@@ -46,8 +45,7 @@ pub fn first_answer(
     // An alternative may cost more than what was planned.
     let rate = run.rate().max(instance.offer.rate.times(run.job.nodes()));
     let ending = rate.cost(reserve_for_ending(world, facts, policy, run));
-    let left = Money::from_micros(instance.reserved.micros().saturating_sub(ending.micros()));
-    time_to_spend(left, rate.micros_per_hour()).map(|left| left.max(heartbeat(policy, run)))
+    time_to_spend(instance.reserved - ending, rate.micros_per_hour()).map(|left| left.max(heartbeat(policy, run)))
 }
 
 /// When a machine is of no use any more, whatever happens: its run's deadline is over and what was saved after it, or the

@@ -54,7 +54,7 @@ pub(super) fn rent(of: &RunFacts<'_>, id: &RunId, usable: usize, chosen: Vec<Off
 
 /// What is left of the money that is reserved for a run.
 pub(super) fn reserve(of: &RunFacts<'_>) -> Money {
-    Money::from_micros(of.run.plan.reserve.micros().saturating_sub(of.spent_so_far().micros()).max(0))
+    (of.run.plan.reserve - of.spent_so_far()).max(Money::default())
 }
 
 /// How many of the chosen machines one request rents, where so many are needed: those of one kind, such as all that are spot

@@ -209,7 +209,7 @@ pub(super) fn left(world: &World, facts: &ObservedState, policy: &Policy, sweep:
         let at_once = i64::from(sweep.search.parallel.max(1));
         let planned = sweep.plan.offer.rate.times(sweep.job.machines()).micros_per_hour();
         let hourly = live.max(planned.saturating_mul(at_once));
-        time_to_spend(Money::from_micros(budget.max.micros().saturating_sub(taken.micros())), hourly)
+        time_to_spend(budget.max - taken, hourly)
     });
     budget.into_iter().chain(deadline).min()
 }

@@ -1,7 +1,7 @@
 //! Layers over images: channels × height × width.
 
 use super::super::graph::{Function, Input, Norm, OpKind, TensorId, WeightSplit};
-use super::{Builder, Owned};
+use super::{Builder, Owned, Rows};
 
 /// A tensor with the shape of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +107,12 @@ impl Builder {
         let kind = OpKind::Norm { norm: Norm::Batch, elements: from.elements(), groups: from.channels };
         let owned = Owned { parameters: 2 * from.channels, buffers: 2 * from.channels + 1 };
         FeatureMap { tensor: self.add(name, kind, &[from.tensor], from.elements(), owned), ..from }
+    }
+
+    /// Layer normalisation of each pixel's channels.
+    pub fn norm_pixels(&mut self, name: &str, from: FeatureMap) -> FeatureMap {
+        let pixels = Rows { tensor: from.tensor, rows: from.height * from.width, width: from.channels };
+        FeatureMap { tensor: self.norm(name, pixels, Norm::Layer, true).tensor, ..from }
     }
 
     /// An activation over an image; ReLU and its like overwrite their input in most implementations.

@@ -86,7 +86,7 @@ pub struct MachineComparison {
 impl MachineComparison {
     /// How much more the provider has billed.
     pub fn difference(&self) -> Money {
-        minus(self.billed, self.ledger)
+        self.billed - self.ledger
     }
 }
 
@@ -287,10 +287,6 @@ impl<'a> Sorted<'a> {
         }
         sorted
     }
-}
-
-fn minus(one: Money, other: Money) -> Money {
-    Money::from_micros(one.micros().saturating_sub(other.micros()))
 }
 
 #[cfg(test)]

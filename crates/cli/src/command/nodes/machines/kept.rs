@@ -230,7 +230,7 @@ pub fn again(
 ) -> Result<(Job, Plan, String), Error> {
     let mut job = run.job.clone();
     let spent = run.bill.as_ref().map_or(Money::default(), |bill| bill.total) + run.adjusted();
-    let left = job.budget.map(|budget| Money::from_micros(budget.max.micros().saturating_sub(spent.micros())));
+    let left = job.budget.map(|budget| budget.max - spent);
     if budget.is_none() && left.is_some_and(|left| left.micros() <= 0) {
         let message = format!("the budget of `{}` is used up: {spent} was spent", machine.run());
         return Err(usage(message, "start it with `--budget AMOUNT`, or give it back with `gradus machines down`"));

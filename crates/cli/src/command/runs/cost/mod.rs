@@ -107,7 +107,7 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
         let cost = server.cost(&id)?;
         let spent = Money::from_micros(cost.cost_micro_usd);
         // A run with a bill costs what is on it, and what that was adjusted by.
-        let adjusted = cost.bill.as_ref().map_or(Money::default(), |bill| minus(spent, bill.total));
+        let adjusted = cost.bill.as_ref().map_or(Money::default(), |bill| spent - bill.total);
         costs.add(&id, cost.bill.as_ref(), cost.rate, (spent, adjusted), printer);
     }
     costs.print(printer);
@@ -165,7 +165,7 @@ impl Costs {
             self.rows.push(vec![id.to_string(), ADJUSTED.to_owned(), String::new(), String::new(), amount]);
         }
         if bill.is_none() {
-            let rent = minus(spent, adjusted).to_string();
+            let rent = (spent - adjusted).to_string();
             let cells = [id.to_string(), "not final".to_owned(), rate.to_string(), String::new(), rent];
             self.rows.push(cells.to_vec());
         }
@@ -191,10 +191,6 @@ impl Costs {
         let lines = table::lines(&["run", "machine", "price", "time", "cost"], &self.rows);
         lines.into_iter().for_each(|line| printer.data(line));
     }
-}
-
-fn minus(one: Money, other: Money) -> Money {
-    Money::from_micros(one.micros().saturating_sub(other.micros()))
 }
 
 #[cfg(test)]

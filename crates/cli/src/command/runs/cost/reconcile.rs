@@ -186,8 +186,7 @@ fn print(found: &BillComparison, printer: &mut Printer) {
         rows.push(names.into_iter().chain(amounts).chain([state]).collect());
     }
     let (ledger, billed) = sums(found);
-    let difference = Money::from_micros(billed.micros().saturating_sub(ledger.micros()));
-    let amounts = [ledger, billed, difference].map(|money| money.to_string());
+    let amounts = [ledger, billed, billed - ledger].map(|money| money.to_string());
     let names = ["total", "", ""].map(str::to_owned);
     rows.push(names.into_iter().chain(amounts).chain([String::new()]).collect());
     let lines = table::lines(&["run", "machine", "for", "here", "bill", "difference", ""], &rows);

@@ -50,6 +50,26 @@ pub enum DecoderHead {
 }
 
 impl DecoderOnly {
+    /// A decoder of these blocks whose logits use the token embedding, without embeddings of positions.
+    pub fn of_blocks(block: TransformerBlock, layers: u64, vocabulary: u64, sequence: u64) -> DecoderOnly {
+        DecoderOnly {
+            layers,
+            embedding: block.hidden,
+            block,
+            plain: (0, 0),
+            vocabulary,
+            positions: 0,
+            embedding_norm: false,
+            last_norm: true,
+            tied: true,
+            bounded: false,
+            score_bias: false,
+            transform: false,
+            head: DecoderHead::Tokens,
+            sequence,
+        }
+    }
+
     /// Builds the graph of one sample of `sequence` tokens, up to the loss of its head.
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();

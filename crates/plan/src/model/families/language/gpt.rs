@@ -1,7 +1,7 @@
 //! GPT-2 and Megatron's GPT: a decoder with learned positions (Radford et al. 2019; Shoeybi et al. 2019).
 
 use super::super::block::{Feed, TransformerBlock};
-use super::decoder::{DecoderHead, DecoderOnly};
+use super::decoder::DecoderOnly;
 use crate::model::graph::Graph;
 
 /// A decoder with learned positions.
@@ -29,23 +29,8 @@ impl Gpt {
 
     /// Builds the graph of one sample of `sequence` tokens with the loss of the next token.
     pub fn graph(&self) -> Graph {
-        let decoder = DecoderOnly {
-            layers: self.layers,
-            block: self.block(),
-            plain: (0, 0),
-            vocabulary: self.vocabulary,
-            embedding: self.hidden,
-            positions: self.positions,
-            embedding_norm: false,
-            last_norm: true,
-            tied: true,
-            bounded: false,
-            score_bias: false,
-            transform: false,
-            head: DecoderHead::Tokens,
-            sequence: self.sequence,
-        };
-        decoder.graph()
+        let blocks = DecoderOnly::of_blocks(self.block(), self.layers, self.vocabulary, self.sequence);
+        DecoderOnly { positions: self.positions, ..blocks }.graph()
     }
 
     fn block(&self) -> TransformerBlock {

@@ -2,7 +2,7 @@
 //! al. 2023). Mistral and Qwen2 are the same with other figures.
 
 use super::super::block::{Experts, Feed, TransformerBlock};
-use super::decoder::{DecoderHead, DecoderOnly};
+use super::decoder::DecoderOnly;
 use crate::model::graph::{Function, Graph, Norm};
 
 /// A decoder with rotated positions.
@@ -56,23 +56,8 @@ impl Llama {
 
     /// Builds the graph of one sample of `sequence` tokens with the loss of the next token.
     pub fn graph(&self) -> Graph {
-        let decoder = DecoderOnly {
-            layers: self.layers,
-            block: self.block(),
-            plain: (0, 0),
-            vocabulary: self.vocabulary,
-            embedding: self.hidden,
-            positions: 0,
-            embedding_norm: false,
-            last_norm: true,
-            tied: self.tied,
-            bounded: false,
-            score_bias: false,
-            transform: false,
-            head: DecoderHead::Tokens,
-            sequence: self.sequence,
-        };
-        decoder.graph()
+        let blocks = DecoderOnly::of_blocks(self.block(), self.layers, self.vocabulary, self.sequence);
+        DecoderOnly { tied: self.tied, ..blocks }.graph()
     }
 
     fn block(&self) -> TransformerBlock {

@@ -34,9 +34,9 @@ impl Convnext {
             if stage == 0 {
                 let cut = Convolution::new(*width, self.patch, self.patch).padding(0).biased();
                 at = builder.convolution("stem", at, cut);
-                at = normal(&mut builder, "stem.norm", at);
+                at = builder.norm_pixels("stem.norm", at);
             } else {
-                at = normal(&mut builder, &format!("{name}.norm"), at);
+                at = builder.norm_pixels(&format!("{name}.norm"), at);
                 let halve = Convolution::new(*width, 2, 2).padding(0).biased();
                 at = builder.convolution(&format!("{name}.halve"), at, halve);
             }
@@ -59,7 +59,7 @@ impl Convnext {
     fn block(&self, builder: &mut Builder, name: &str, from: FeatureMap) -> FeatureMap {
         let deep = Convolution::new(from.channels, 7, 1).groups(from.channels).biased();
         let mixed = builder.convolution(&format!("{name}.depthwise"), from, deep);
-        let mixed = normal(builder, &format!("{name}.norm"), mixed);
+        let mixed = builder.norm_pixels(&format!("{name}.norm"), mixed);
         let pixels = Rows { tensor: mixed.tensor, rows: from.height * from.width, width: from.channels };
         let wide = builder.linear(format!("{name}.up"), pixels, 4 * from.channels, true, WeightSplit::Whole);
         let mut wide = builder.apply(format!("{name}.gelu"), wide, Function::Gelu);
@@ -81,10 +81,4 @@ impl Convnext {
         }
         builder.sum(&format!("{name}.sum"), FeatureMap { tensor: last, ..from }, from)
     }
-}
-
-/// Layer normalisation of each pixel's channels.
-fn normal(builder: &mut Builder, name: &str, from: FeatureMap) -> FeatureMap {
-    let pixels = Rows { tensor: from.tensor, rows: from.height * from.width, width: from.channels };
-    FeatureMap { tensor: builder.norm(name, pixels, Norm::Layer, true).tensor, ..from }
 }

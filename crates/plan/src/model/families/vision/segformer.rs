@@ -1,7 +1,7 @@
 //! SegFormer: a transformer whose keys and values see a smaller image, in four stages (Xie et al. 2021).
 
 use crate::model::builder::{Builder, Convolution, FeatureMap, Owned, Rows};
-use crate::model::graph::{Function, Graph, Norm, OpKind, WeightSplit};
+use crate::model::graph::{Function, Graph, OpKind, WeightSplit};
 
 /// A SegFormer.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,13 +54,13 @@ impl Segformer {
             let name = format!("stage{index}");
             let cut = Convolution::new(stage.width, stage.patch, stage.stride).padding(stage.patch / 2).biased();
             at = builder.convolution(&format!("{name}.patches"), at, cut);
-            at = normal(&mut builder, &format!("{name}.patches.norm"), at);
+            at = builder.norm_pixels(&format!("{name}.patches.norm"), at);
             for block in 0..stage.depth {
                 builder.begin_block();
                 at = self.block(&mut builder, &format!("{name}.{block}"), at, stage);
             }
             builder.end_blocks();
-            at = normal(&mut builder, &format!("{name}.norm"), at);
+            at = builder.norm_pixels(&format!("{name}.norm"), at);
             left.push(at);
         }
         match self.head {
@@ -77,13 +77,13 @@ impl Segformer {
     fn block(&self, builder: &mut Builder, name: &str, from: FeatureMap, stage: &Stage) -> FeatureMap {
         let rows =
             |image: FeatureMap| Rows { tensor: image.tensor, rows: image.height * image.width, width: image.channels };
-        let entering = normal(builder, &format!("{name}.norm1"), from);
+        let entering = builder.norm_pixels(&format!("{name}.norm1"), from);
         let small = match stage.reduction {
             0 | 1 => entering,
             reduction => {
                 let shrink = Convolution::new(stage.width, reduction, reduction).padding(0).biased();
                 let shrunk = builder.convolution(&format!("{name}.reduce"), entering, shrink);
-                normal(builder, &format!("{name}.reduce.norm"), shrunk)
+                builder.norm_pixels(&format!("{name}.reduce.norm"), shrunk)
             }
         };
         let mut inputs = Vec::new();
@@ -106,7 +106,7 @@ impl Segformer {
         let attended = Rows { tensor, ..rows(from) };
         let attended = builder.linear(format!("{name}.output"), attended, stage.width, true, WeightSplit::Rows);
         let between = builder.sum(&format!("{name}.sum1"), FeatureMap { tensor: attended.tensor, ..from }, from);
-        let entering = normal(builder, &format!("{name}.norm2"), between);
+        let entering = builder.norm_pixels(&format!("{name}.norm2"), between);
         let wide = stage.width * stage.ratio;
         let up = builder.linear(format!("{name}.up"), rows(entering), wide, true, WeightSplit::Columns);
         let up = FeatureMap { tensor: up.tensor, channels: wide, ..from };
@@ -134,10 +134,4 @@ fn decode(builder: &mut Builder, stages: &[FeatureMap], classes: u64, width: u64
     let mixed = super::resnet::normal(builder, "decoder.mix", joined, Convolution::new(width, 1, 1), true);
     let scores = builder.convolution("decoder.classifier", mixed, Convolution::new(classes, 1, 1).biased());
     builder.loss(scores.tensor, scores.height * scores.width, classes);
-}
-
-/// Layer normalisation of each pixel's channels.
-fn normal(builder: &mut Builder, name: &str, from: FeatureMap) -> FeatureMap {
-    let pixels = Rows { tensor: from.tensor, rows: from.height * from.width, width: from.channels };
-    FeatureMap { tensor: builder.norm(name, pixels, Norm::Layer, true).tensor, ..from }
 }
