@@ -31,8 +31,8 @@ pub(super) const PLANS: &[SourceMutant] = &[
         name: "simpler-layouts-cost-any-amount",
         harm: "a plan recommends plain FSDP where tensor parallelism is a third faster",
         file: "crates/plan/src/search/parallel/simplest.rs",
-        from: "filter(|way| way.step <= most)",
-        to: "filter(|way| way.step <= 2.0 * most)",
+        from: "filter(|config| config.step <= most)",
+        to: "filter(|config| config.step <= 2.0 * most)",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_simpler_layout_is_listed" },
     },
     SourceMutant {

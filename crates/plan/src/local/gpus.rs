@@ -47,7 +47,7 @@ pub(super) fn on_gpus(
     let device = Device { gpu: gpus.gpu.clone(), nodes: 1, gpus_per_node: ranks, network: network_of_node };
     let market = MarketIndex::here(&listing, device);
     let mut search = Search::new(&spec, &market, Estimates::new(network, &coefficients));
-    let config = search.way(0, nodes).clone();
+    let config = search.config(0, nodes).clone();
     let (needed, fits) = match &config {
         Ok(config) => (config.needed, true),
         Err(Infeasible::Memory { least }) => (*least, false),

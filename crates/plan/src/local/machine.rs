@@ -93,7 +93,7 @@ impl OnMachine {
         let network = (nodes > 1).then_some(NETWORK);
         let market = MarketIndex::here(&listing, Device { network, ..device });
         let mut search = Search::new(&spec, &market, estimator());
-        let config = search.way(0, nodes).clone();
+        let config = search.config(0, nodes).clone();
         let is_fitting = matches!(&config, Ok(config) if config.verdict == MemoryFit::Fits);
         let needed = match &config {
             Ok(config) => config.needed,

@@ -96,9 +96,9 @@ pub fn forecast<E: Estimator>(
 
 /// Seconds of a step, and of the start of an attempt.
 fn step_and_start<E: Estimator>(search: &mut Search<E>, candidate: &Candidate) -> (f64, f64) {
-    match search.way_of(candidate) {
-        Some(way) => (way.step, way.start),
-        // No candidate comes from machines without a way.
+    match search.config_of(candidate) {
+        Some(config) => (config.step, config.start),
+        // No candidate comes from machines without a configuration.
         None => (candidate.timeline.work / (search.spec.length.steps as f64).max(1.0), 0.0),
     }
 }

@@ -39,7 +39,7 @@ pub use estimates::Estimates;
 pub use forecast::{Forecast, forecast};
 pub use front::front;
 pub use market::{Availability, HardwareConfig, MarketIndex, PricedListing, PurchaseOption, Tariffs};
-pub use parallel::ahead::{HardwareCount, Ways};
+pub use parallel::ahead::{HardwareCount, ParallelConfigs};
 pub use parallel::simplest::LAYOUT_MARGIN;
 pub use parallel::words::{layout_words, program_words};
 pub use parallel::{Estimator, Infeasible, ParallelConfig, RequiredMemory};
@@ -136,7 +136,7 @@ pub struct SearchResult {
     pub compared: usize,
 }
 
-/// Seconds of a step, and from the start of processes to the first, and whether it fits; or why there is no way.
+/// Seconds of a step, and from the start of processes to the first, and whether it fits; or why there is no configuration.
 type StepOrReason = Result<(f64, f64, MemoryFit), Infeasible>;
 
 /// A training and a market, with cached estimates.
@@ -144,32 +144,32 @@ pub struct Search<'a, E> {
     pub spec: &'a TrainingSpec,
     pub market: &'a MarketIndex<'a>,
     estimator: E,
-    ways: Ways,
+    configs: ParallelConfigs,
 }
 
 impl<'a, E: Estimator> Search<'a, E> {
     /// A search without estimates yet.
     pub fn new(spec: &'a TrainingSpec, market: &'a MarketIndex<'a>, estimator: E) -> Search<'a, E> {
-        Search { spec, market, estimator, ways: BTreeMap::new() }
+        Search { spec, market, estimator, configs: BTreeMap::new() }
     }
 
     /// The fastest configuration on this many machines of a kind of hardware, estimated on first use.
-    pub fn way(&mut self, hardware: usize, nodes: u32) -> &Result<ParallelConfig, Infeasible> {
+    pub fn config(&mut self, hardware: usize, nodes: u32) -> &Result<ParallelConfig, Infeasible> {
         let one = ahead::estimated_as(self.market, hardware, nodes);
         let (spec, market, estimator) = (self.spec, self.market, &mut self.estimator);
-        self.ways.entry(one).or_insert_with(|| ahead::estimate(spec, market, one, estimator))
+        self.configs.entry(one).or_insert_with(|| ahead::estimate(spec, market, one, estimator))
     }
 
     /// The configuration of a candidate; `None` for one that the search did not create.
-    pub fn way_of(&mut self, candidate: &Candidate) -> Option<&ParallelConfig> {
+    pub fn config_of(&mut self, candidate: &Candidate) -> Option<&ParallelConfig> {
         let hardware = self.market.listings[candidate.listing].hardware;
-        let way = self.way(hardware, candidate.nodes).as_ref().ok()?;
-        candidate.simpler.map_or(Some(way), |place| way.simpler.get(place))
+        let config = self.config(hardware, candidate.nodes).as_ref().ok()?;
+        candidate.simpler.map_or(Some(config), |place| config.simpler.get(place))
     }
 
     /// The number of configurations estimated.
     pub fn estimated(&self) -> usize {
-        self.ways.len()
+        self.configs.len()
     }
 
     /// Everything that the constraints admit, compared.
@@ -194,7 +194,7 @@ impl<'a, E: Estimator> Search<'a, E> {
                     Ok(step) => *step,
                     Err(no) => {
                         let usable = market.hardware[hardware].device.gpu.usable.0;
-                        reason = reason.max(Some(answer.no_way(no, usable)));
+                        reason = reason.max(Some(answer.why_infeasible(no, usable)));
                         continue;
                     }
                 };
@@ -221,8 +221,8 @@ impl<'a, E: Estimator> Search<'a, E> {
 
     /// A step on each number of machines of a kind of hardware.
     fn steps(&mut self, hardware: usize, nodes: &[u32]) -> Vec<StepOrReason> {
-        let step = |nodes: &u32| match self.way(hardware, *nodes) {
-            Ok(way) => Ok((way.step, way.start, way.verdict)),
+        let step = |nodes: &u32| match self.config(hardware, *nodes) {
+            Ok(config) => Ok((config.step, config.start, config.verdict)),
             Err(no) => Err(*no),
         };
         nodes.iter().map(step).collect()
@@ -322,8 +322,8 @@ impl SearchResult {
         self.front.first().is_some_and(|index| self.candidates[*index].availability == candidate.availability)
     }
 
-    /// Why a way is missing, as the reason of an offer.
-    fn no_way(&mut self, no: &Infeasible, usable: u64) -> Reason {
+    /// Why there is no configuration, as the reason of an offer.
+    fn why_infeasible(&mut self, no: &Infeasible, usable: u64) -> Reason {
         match no {
             Infeasible::Format => Reason::Format,
             Infeasible::Batch => Reason::Batch,

@@ -72,7 +72,7 @@ pub struct ParallelConfig {
     pub simpler: Vec<ParallelConfig>,
 }
 
-/// Why there is no way on some machines.
+/// Why there is no configuration on some machines.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "why")]
 pub enum Infeasible {
@@ -144,7 +144,7 @@ fn stated(
     }
 }
 
-/// The fastest way of one verdict, with the simpler ones that are nearly as fast.
+/// The fastest configuration of one verdict, with the simpler ones that are nearly as fast.
 fn fastest_of(
     verdict: MemoryFit,
     spec: &TrainingSpec,
@@ -169,13 +169,13 @@ fn fastest_of(
         let (mut whole, mut cheaper) = (false, None);
         for level in levels(spec) {
             setup.recompute = *level;
-            let way = largest_micro_batch(verdict, spec, &mut setup, estimator, (&mut reason, cheaper));
-            let Some(way) = way else { continue };
-            whole = is_whole(&way);
-            cheaper = Some(way.accumulate);
-            let alike = complexity(&way.parallel);
-            if best.get(&alike).is_none_or(|best| way.step < best.step) {
-                best.insert(alike, way);
+            let config = largest_micro_batch(verdict, spec, &mut setup, estimator, (&mut reason, cheaper));
+            let Some(config) = config else { continue };
+            whole = is_whole(&config);
+            cheaper = Some(config.accumulate);
+            let alike = complexity(&config.parallel);
+            if best.get(&alike).is_none_or(|best| config.step < best.step) {
+                best.insert(alike, config);
             }
             // If the complete share fits at once, recomputation only takes longer.
             if whole {
@@ -190,8 +190,8 @@ fn fastest_of(
 }
 
 /// Whether the complete share of a rank fits at once, without recomputation.
-pub(super) fn is_whole(way: &ParallelConfig) -> bool {
-    way.accumulate == 1 && way.recompute == ActivationCheckpointing::None
+pub(super) fn is_whole(config: &ParallelConfig) -> bool {
+    config.accumulate == 1 && config.recompute == ActivationCheckpointing::None
 }
 
 /// The reasons why no configuration was found.
@@ -274,9 +274,10 @@ impl MicroBatches {
     }
 }
 
-/// The way with the largest micro-batch of a verdict, for the division and recomputation of `setup`; in a pipeline that the
-/// job asks for, with the fastest of those that fit, because its ends idle the less the more micro-batches there are. None
-/// where it has as many micro-batches as a level that recomputes less and fits: computing again only takes longer then.
+/// The configuration with the largest micro-batch of a verdict, for the division and recomputation of `setup`; in a
+/// pipeline that the job asks for, with the fastest of those that fit, because its ends idle the less the more
+/// micro-batches there are. None where it has as many micro-batches as a level that recomputes less and fits: computing
+/// again only takes longer then.
 fn largest_micro_batch(
     verdict: MemoryFit,
     spec: &TrainingSpec,
@@ -315,9 +316,9 @@ fn largest_micro_batch(
     let last = if is_chosen { micros.last } else { fitting };
     for step in fitting + 1..=last {
         let needed = micros.needed(setup, step, estimator);
-        let way = ParallelConfig::of(setup, needed, verdict, estimator.seconds(setup));
-        if needed.least(verdict) <= has && way.step < best.step {
-            best = way;
+        let config = ParallelConfig::of(setup, needed, verdict, estimator.seconds(setup));
+        if needed.least(verdict) <= has && config.step < best.step {
+            best = config;
         }
     }
     Some(best)

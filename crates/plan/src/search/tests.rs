@@ -172,13 +172,13 @@ fn tariffs() -> Vec<domain::tariff::Tariff> {
     ]
 }
 
-/// Every way that is worth using and surely fits, else every one that may, each micro-batch tried in turn.
-fn every_way(spec: &TrainingSpec, device: &crate::estimate::Device, estimator: &mut Rough) -> Vec<ParallelConfig> {
-    let sure = every_way_of(MemoryFit::Fits, spec, device, estimator);
-    if sure.is_empty() { every_way_of(MemoryFit::Tight, spec, device, estimator) } else { sure }
+/// Every configuration that is worth using and surely fits, else every one that may, each micro-batch tried in turn.
+fn every_config(spec: &TrainingSpec, device: &crate::estimate::Device, estimator: &mut Rough) -> Vec<ParallelConfig> {
+    let sure = every_config_of(MemoryFit::Fits, spec, device, estimator);
+    if sure.is_empty() { every_config_of(MemoryFit::Tight, spec, device, estimator) } else { sure }
 }
 
-fn every_way_of(
+fn every_config_of(
     verdict: MemoryFit,
     spec: &TrainingSpec,
     device: &crate::estimate::Device,
@@ -226,7 +226,7 @@ fn every_way_of(
     found
 }
 
-/// Points of every offer on every number of machines in every way that fits, one by one.
+/// Points of every offer on every number of machines in every configuration that fits, one by one.
 fn by_force(spec: &TrainingSpec, market: &MarketIndex, estimator: Rough, constraints: &Constraints) -> Vec<(u64, i64)> {
     let mut points = Vec::new();
     for (index, terms) in admit(market, &constraints.admission).offers {
@@ -234,9 +234,9 @@ fn by_force(spec: &TrainingSpec, market: &MarketIndex, estimator: Rough, constra
         let exist = |nodes: &&u32| priced.listing.machines.is_none_or(|machines| **nodes <= machines);
         for nodes in constraints.nodes.iter().filter(exist) {
             let device = crate::estimate::Device { nodes: *nodes, ..market.hardware[priced.hardware].device.clone() };
-            for way in every_way(spec, &device, &mut estimator.clone()) {
+            for config in every_config(spec, &device, &mut estimator.clone()) {
                 let availability = constraints.availability_of(priced, *nodes);
-                let profile = RunProfile::of(spec, priced, &device.gpu, *nodes, way.step, way.start);
+                let profile = RunProfile::of(spec, priced, &device.gpu, *nodes, config.step, config.start);
                 let timeline =
                     profile.timeline(spec, terms, timeline::policy(&constraints.admission, priced), availability);
                 let candidate = Candidate {
@@ -247,7 +247,7 @@ fn by_force(spec: &TrainingSpec, market: &MarketIndex, estimator: Rough, constra
                     timeline,
                     cost: timeline::cost(spec, priced, terms, (*nodes, 0), &timeline, &constraints.leaving(priced)),
                     kilograms: None,
-                    verdict: way.verdict,
+                    verdict: config.verdict,
                     simpler: None,
                 };
                 if constraints.misses(&candidate).is_none() {

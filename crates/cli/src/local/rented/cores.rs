@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plan::search::parallel::ahead;
-use plan::search::{Constraints, Estimates, Search, Ways};
+use plan::search::{Constraints, Estimates, ParallelConfigs, Search};
 
 /// Kinds of machines that are worth a thread of their own.
 const WORTH_A_THREAD: usize = 32;
@@ -25,11 +25,11 @@ pub fn estimate_ahead<'a>(
     let next = AtomicUsize::new(0);
     let work = || {
         let mut estimator = estimator();
-        let mut ways = Ways::new();
+        let mut configs = ParallelConfigs::new();
         while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
-            ways.extend(group.iter().map(|one| (*one, ahead::estimate(spec, market, *one, &mut estimator))));
+            configs.extend(group.iter().map(|one| (*one, ahead::estimate(spec, market, *one, &mut estimator))));
         }
-        ways
+        configs
     };
     let made = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
@@ -38,5 +38,5 @@ pub fn estimate_ahead<'a>(
         made.extend(others.into_iter().filter_map(|thread| thread.join().ok()));
         made
     });
-    made.into_iter().for_each(|ways| search.learn(ways));
+    made.into_iter().for_each(|configs| search.learn(configs));
 }

@@ -57,9 +57,9 @@ pub fn ranked(job: &Job, catalog: &Catalog, offers: Vec<Offer>) -> Result<Ranked
     let answer = search.answer(&question);
     let forecast_of = |search: &mut Search<Estimates>, candidate: &Candidate| {
         let priced = &market.listings[candidate.listing];
-        let way = search.way_of(candidate)?.clone();
+        let config = search.config_of(candidate)?.clone();
         let device = Device { nodes: candidate.nodes, ..market.hardware[priced.hardware].device.clone() };
-        let step = subject.network.step(&way.setup(&subject.spec, &device), &coefficients);
+        let step = subject.network.step(&config.setup(&subject.spec, &device), &coefficients);
         let middle = step.seconds.middle.max(f64::MIN_POSITIVE);
         let band = (step.seconds.low / middle, step.seconds.high / middle);
         Some(forecast(search, &question, candidate, band, SEED))

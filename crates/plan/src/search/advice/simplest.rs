@@ -12,9 +12,9 @@ impl<E: Estimator> Search<'_, E> {
     /// first.
     pub fn simpler(&mut self, constraints: &Constraints, fastest: &Candidate) -> Vec<Candidate> {
         let hardware = self.market.listings[fastest.listing].hardware;
-        let Ok(way) = self.way(hardware, fastest.nodes) else { return Vec::new() };
+        let Ok(config) = self.config(hardware, fastest.nodes) else { return Vec::new() };
         let steps: Vec<(f64, f64, MemoryFit)> =
-            way.simpler.iter().map(|way| (way.step, way.start, way.verdict)).collect();
+            config.simpler.iter().map(|config| (config.step, config.start, config.verdict)).collect();
         let mut found = Vec::new();
         for (place, step) in steps.into_iter().enumerate() {
             let candidate = self.candidate(constraints, (fastest.listing, fastest.terms), fastest.nodes, step);

@@ -12,7 +12,7 @@ use crate::search::{Candidate, Constraints, Reason, Search};
 pub enum OfferOutcome {
     /// The job does not admit it, on any number of machines.
     Refused { reason: Reason },
-    /// There is no way to train on it.
+    /// No parallel configuration can train on it.
     Infeasible { nodes: u32, why: Infeasible },
     /// It exceeds a limit.
     Missed { reason: Reason, candidate: Candidate },

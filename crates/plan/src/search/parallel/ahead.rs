@@ -11,7 +11,7 @@ use crate::search::{Constraints, MarketIndex, Search, admit};
 pub type HardwareCount = (usize, u32);
 
 /// The fastest configuration on each, or why there is none.
-pub type Ways = BTreeMap<HardwareCount, Result<ParallelConfig, Infeasible>>;
+pub type ParallelConfigs = BTreeMap<HardwareCount, Result<ParallelConfig, Infeasible>>;
 
 /// The machines under the index that their estimate has: a single machine uses no network, so kinds of hardware that differ
 /// only in it are one.
@@ -47,7 +47,7 @@ impl<E: Estimator> Search<'_, E> {
             let group = by_gpu.entry(&self.market.hardware[hardware].device.gpu.name).or_default();
             for nodes in &constraints.nodes {
                 let one = estimated_as(self.market, hardware, *nodes);
-                if !self.ways.contains_key(&one) && !group.contains(&one) {
+                if !self.configs.contains_key(&one) && !group.contains(&one) {
                     group.push(one);
                 }
             }
@@ -56,7 +56,7 @@ impl<E: Estimator> Search<'_, E> {
     }
 
     /// Takes estimates that were made ahead by [`estimate`].
-    pub fn learn(&mut self, ways: Ways) {
-        self.ways.extend(ways);
+    pub fn learn(&mut self, configs: ParallelConfigs) {
+        self.configs.extend(configs);
     }
 }

@@ -33,9 +33,9 @@ pub(super) fn complexity(parallel: &ParallelDegrees) -> Complexity {
 /// The fastest of the best configurations of each complexity, with those that are simpler and take at most
 /// [`LAYOUT_MARGIN`] longer.
 pub(super) fn ranked(best: BTreeMap<Complexity, ParallelConfig>) -> Option<ParallelConfig> {
-    let ways: Vec<ParallelConfig> = best.into_values().collect();
-    let (place, fastest) = ways.iter().enumerate().min_by(|(_, one), (_, other)| one.step.total_cmp(&other.step))?;
+    let configs: Vec<ParallelConfig> = best.into_values().collect();
+    let (place, fastest) = configs.iter().enumerate().min_by(|(_, one), (_, other)| one.step.total_cmp(&other.step))?;
     let (most, fastest) = (fastest.step * (1.0 + LAYOUT_MARGIN), fastest.clone());
-    let simpler = ways.into_iter().take(place).filter(|way| way.step <= most).collect();
+    let simpler = configs.into_iter().take(place).filter(|config| config.step <= most).collect();
     Some(ParallelConfig { simpler, ..fastest })
 }

@@ -189,7 +189,7 @@ fn feasible(search: &mut Search<Rough>, constraints: &Constraints) -> BTreeSet<K
     let (market, spec) = (search.market, search.spec);
     for (listing, priced) in market.listings.iter().enumerate() {
         for (terms, nodes) in PurchaseOption::ALL.into_iter().flat_map(|terms| NODES.map(|nodes| (terms, nodes))) {
-            let Ok(way) = search.way(priced.hardware, nodes) else { continue };
+            let Ok(config) = search.config(priced.hardware, nodes) else { continue };
             let gpu = &market.hardware[priced.hardware].device.gpu;
             let on_demand = PurchaseOption::OnDemand;
             let most = constraints.admission.max_price.map_or(i64::MAX, Rate::micros_per_hour);
@@ -204,7 +204,7 @@ fn feasible(search: &mut Search<Rough>, constraints: &Constraints) -> BTreeSet<K
                 PurchaseOption::Spot => constraints.availability_of(priced, nodes),
                 PurchaseOption::OnDemand | PurchaseOption::Dedicated => SpotAvailability::STEADY,
             };
-            let profile = RunProfile::of(spec, priced, gpu, nodes, way.step, way.start);
+            let profile = RunProfile::of(spec, priced, gpu, nodes, config.step, config.start);
             let timeline = profile.timeline(spec, terms, policy, availability);
             let candidate = Candidate {
                 listing,
@@ -214,7 +214,7 @@ fn feasible(search: &mut Search<Rough>, constraints: &Constraints) -> BTreeSet<K
                 timeline,
                 cost: timeline::cost(spec, priced, terms, (nodes, 0), &timeline, &constraints.leaving(priced)),
                 kilograms: timeline::emitted(priced, nodes, gpu.power, &timeline).map(|carbon| carbon.kilograms),
-                verdict: way.verdict,
+                verdict: config.verdict,
                 simpler: None,
             };
             if broken(constraints, market, &candidate).is_empty() {

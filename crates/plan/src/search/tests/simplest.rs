@@ -34,7 +34,7 @@ fn simpler(
     let answer = search.answer(&Constraints { nodes: vec![1], ..Constraints::default() });
     let fastest = answer.candidates.into_iter().find(|candidate| candidate.terms == terms).expect("a candidate");
     let found = search.simpler(&constraints(fastest.point()), &fastest);
-    let tensor = |candidate: &Candidate| search.way_of(candidate).expect("a way").parallel.tensor;
+    let tensor = |candidate: &Candidate| search.config_of(candidate).expect("it fits").parallel.tensor;
     let tensors = std::iter::once(&fastest).chain(&found).map(tensor).collect();
     (fastest, found, tensors)
 }

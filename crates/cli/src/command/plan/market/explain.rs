@@ -78,9 +78,9 @@ fn fits(row: &PlanRow) -> String {
         row.program.as_ref().map_or(String::new(), |program| format!("; the program is taken to be {program}"));
     format!(
         "Memory: each GPU needs {:.1} of its {:.1} GiB, {:.1} at worst{program}.",
-        gib(row.way.needed),
+        gib(row.config.needed),
         gib(usable),
-        gib(row.way.needed_high)
+        gib(row.config.needed_high)
     )
 }
 

@@ -20,13 +20,13 @@ pub struct FasterLayout {
 }
 
 impl FasterLayout {
-    /// The fastest layout of the offer of a candidate that runs `way`; `None` if that is it.
-    pub fn of(search: &mut Search<Estimates>, candidate: &Candidate, way: &ParallelConfig) -> Option<FasterLayout> {
+    /// The fastest layout of the offer of a candidate that runs `config`; `None` if that is it.
+    pub fn of(search: &mut Search<Estimates>, candidate: &Candidate, config: &ParallelConfig) -> Option<FasterLayout> {
         candidate.simpler?;
         let spec = search.spec;
-        let fastest = search.way_of(&Candidate { simpler: None, ..*candidate })?;
+        let fastest = search.config_of(&Candidate { simpler: None, ..*candidate })?;
         let layout = layout_words(fastest, &spec.network);
-        let gain = 1.0 - fastest.step / way.step.max(f64::MIN_POSITIVE);
+        let gain = 1.0 - fastest.step / config.step.max(f64::MIN_POSITIVE);
         Some(FasterLayout { layout, seconds: fastest.step, gain })
     }
 

@@ -102,7 +102,7 @@ pub struct Timings {
 #[derive(Clone)]
 pub struct PlanRow<'a> {
     pub candidate: Candidate,
-    pub way: ParallelConfig,
+    pub config: ParallelConfig,
     /// What of `workload:` keeps this configuration, for a job that has one.
     pub layout: Option<String>,
     /// The layout that this one is simpler than, if it is not the fastest.
@@ -352,9 +352,9 @@ pub(super) fn show<'a>(
 ) -> Option<PlanRow<'a>> {
     let priced = &search.market.listings[candidate.listing];
     let hardware = &search.market.hardware[priced.hardware];
-    let way = search.way_of(candidate)?.clone();
+    let config = search.config_of(candidate)?.clone();
     let device = plan::estimate::Device { nodes: candidate.nodes, ..hardware.device.clone() };
-    let mut step = subject.network.step(&way.setup(&subject.spec, &device), coefficients);
+    let mut step = subject.network.step(&config.setup(&subject.spec, &device), coefficients);
     let calibration = lessons.on(&device.gpu.name);
     if let Some(calibration) = &calibration {
         let before = step.seconds.middle;
@@ -369,12 +369,12 @@ pub(super) fn show<'a>(
     let sample = subject.samples.map(|samples| subject.spec.data.bytes.0 as f64 / samples.max(1) as f64);
     let unknown_tariffs = unknown_tariffs(&subject.spec, priced, &question.leaving(priced));
     let (candidate, listing) = (*candidate, priced.listing);
-    let layout = subject.is_described.then(|| layout_words(&way, &subject.spec.network));
-    let faster = FasterLayout::of(search, &candidate, &way);
-    let program = subject.is_described.then(|| program_words(&subject.spec, &subject.network.savings, &way));
+    let layout = subject.is_described.then(|| layout_words(&config, &subject.spec.network));
+    let faster = FasterLayout::of(search, &candidate, &config);
+    let program = subject.is_described.then(|| program_words(&subject.spec, &subject.network.savings, &config));
     Some(PlanRow {
         candidate,
-        way,
+        config,
         layout,
         faster,
         program,

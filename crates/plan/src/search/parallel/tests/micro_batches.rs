@@ -35,12 +35,12 @@ impl Estimator for Plain {
 fn a_pipeline_that_is_asked_for_has_several_micro_batches() {
     let mut plain = Plain::of(1e6);
     let spec = requested("parallel: {data: 2, pipeline: 4}");
-    let way = fastest(&spec, &device(1), &mut plain).expect("a way");
+    let config = fastest(&spec, &device(1), &mut plain).expect("it fits");
     // Of 32 samples, 32 micro-batches of one take 38.5 s, 16 of two 39.9 s, and one of all 128.4 s.
-    assert_eq!((way.parallel.pipeline, way.accumulate, way.micro_batch), (4, 32, 1));
+    assert_eq!((config.parallel.pipeline, config.accumulate, config.micro_batch), (4, 32, 1));
     let interleaved = requested("parallel: {data: 2, pipeline: 4, virtual_stages: 2}");
-    let way = fastest(&interleaved, &device(1), &mut plain).expect("a way");
-    assert!(way.accumulate.is_multiple_of(4), "{way:?}");
+    let config = fastest(&interleaved, &device(1), &mut plain).expect("it fits");
+    assert!(config.accumulate.is_multiple_of(4), "{config:?}");
 }
 
 /// A step takes longer by what tensor-parallel ranks exchange.
@@ -67,9 +67,9 @@ fn a_share_that_fits_ends_the_search_among_its_like_only() {
         let plain = spec(batch, ParallelChoice::Search);
         let spec = TrainingSpec { network: NetworkFigures { tokens, experts, ..plain.network }, ..plain };
         let mut exchanging = Exchanging { priced: Vec::new() };
-        let way = fastest(&spec, &device(1), &mut exchanging).expect("a way");
+        let config = fastest(&spec, &device(1), &mut exchanging).expect("it fits");
         let degrees = |one: &ParallelDegrees| (one.data, one.tensor, one.context, one.expert);
-        (degrees(&way.parallel), exchanging.priced.iter().map(degrees).collect::<Vec<_>>())
+        (degrees(&config.parallel), exchanging.priced.iter().map(degrees).collect::<Vec<_>>())
     };
     // Four samples do not divide among eight ranks.
     assert_eq!(of(4, 4096, 0), ((4, 2, 1, 1), vec![(4, 2, 1, 1)]));
@@ -84,7 +84,7 @@ fn an_update_in_the_backward_pass_accumulates_nothing() {
     let of = |is_whole, memory_of_sample| {
         let request = LayoutRequest { is_whole, ..request("parallel: {data: 8, zero: 0}") };
         let spec = spec(64, ParallelChoice::Requested(request));
-        fastest(&spec, &device(1), &mut Plain::of(memory_of_sample)).map(|way| way.accumulate)
+        fastest(&spec, &device(1), &mut Plain::of(memory_of_sample)).map(|config| config.accumulate)
     };
     let (few, many) = (1e9, 20e9);
     assert_eq!([of(true, few), of(false, few)], [Ok(1), Ok(1)]);
@@ -96,8 +96,8 @@ fn an_update_in_the_backward_pass_accumulates_nothing() {
 #[test]
 fn recomputation_that_saves_no_micro_batch_is_not_priced() {
     let mut plain = Plain::of(20e9);
-    let way = fastest(&requested("parallel: {data: 8, zero: 0}"), &device(1), &mut plain).expect("a way");
-    assert_eq!((way.accumulate, way.recompute, plain.priced), (2, ActivationCheckpointing::None, 1));
+    let config = fastest(&requested("parallel: {data: 8, zero: 0}"), &device(1), &mut plain).expect("it fits");
+    assert_eq!((config.accumulate, config.recompute, plain.priced), (2, ActivationCheckpointing::None, 1));
 }
 
 #[test]

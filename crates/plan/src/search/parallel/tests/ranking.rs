@@ -64,10 +64,10 @@ impl Estimator for ByLayout {
 fn a_simpler_layout_is_listed_where_it_is_nearly_as_fast() {
     let check = |seconds: [f64; 3], fits: fn(&ParallelDegrees) -> bool, expected: [&[f64]; 2]| {
         let spec = spec(64, ParallelChoice::Search);
-        let way = fastest(&spec, &device(1), &mut ByLayout { seconds, fits }).expect("a way");
-        let simpler: Vec<f64> = way.simpler.iter().map(|way| way.step).collect();
-        assert_eq!([&[way.step][..], &simpler[..]], expected, "{seconds:?}");
-        assert!(way.simpler.iter().all(|one| one.simpler.is_empty() && one.verdict == way.verdict), "{way:?}");
+        let config = fastest(&spec, &device(1), &mut ByLayout { seconds, fits }).expect("it fits");
+        let simpler: Vec<f64> = config.simpler.iter().map(|config| config.step).collect();
+        assert_eq!([&[config.step][..], &simpler[..]], expected, "{seconds:?}");
+        assert!(config.simpler.iter().all(|one| one.simpler.is_empty() && one.verdict == config.verdict), "{config:?}");
     };
     let all = |_: &ParallelDegrees| true;
     check([1.20, 1.07, 1.00], all, [&[1.00], &[1.07]]);
@@ -84,8 +84,8 @@ fn a_simpler_layout_is_listed_where_it_is_nearly_as_fast() {
 fn a_layout_that_is_asked_for_has_no_simpler_one() {
     let seconds = [1.05, 1.07, 1.00];
     let spec = requested("parallel: {tensor: 2, zero: 0, pipeline: 1}");
-    let way = fastest(&spec, &device(1), &mut ByLayout { seconds, fits: |_| true }).expect("a way");
-    assert_eq!((way.parallel.tensor, way.simpler), (2, Vec::new()));
+    let config = fastest(&spec, &device(1), &mut ByLayout { seconds, fits: |_| true }).expect("it fits");
+    assert_eq!((config.parallel.tensor, config.simpler), (2, Vec::new()));
 }
 
 /// Two layouts that are closer than half the band of their class cannot be told apart by their estimates.

@@ -13,7 +13,7 @@ use crate::figures::{counted, grouped};
 
 /// The sentences, each behind a word that says what it is of; `max_price` is the most that the job pays for a machine.
 pub fn details(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
-    let mut lines = vec![format!("parallel {}", way(&row.way))];
+    let mut lines = vec![format!("parallel {}", configuration(&row.config))];
     lines.extend(program(row));
     lines.extend([memory(row), waits(row)]);
     lines.extend(needs(row));
@@ -21,7 +21,7 @@ pub fn details(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
     lines.extend(costs(row, max_price));
     lines.extend((row.listing.cloud != Cloud::Own).then(|| quota(row)));
     lines.extend(evidence(row));
-    if row.way.verdict != MemoryFit::Fits {
+    if row.config.verdict != MemoryFit::Fits {
         let rather = "nothing surely fits here: try a step before the whole run, or take GPUs with more memory";
         lines.push(format!("note     {rather}"));
     }
@@ -41,11 +41,11 @@ fn memory(row: &PlanRow) -> String {
     let usable = row.hardware.device.gpu.usable.0 as f64;
     format!(
         "memory   {:.1} of {:.1} GiB on each GPU ({:.1} to {:.1} in eight runs of ten): {}",
-        gib(row.way.needed),
+        gib(row.config.needed),
         gib(usable),
-        gib(row.way.needed_low),
-        gib(row.way.needed_high),
-        match row.way.verdict {
+        gib(row.config.needed_low),
+        gib(row.config.needed_high),
+        match row.config.verdict {
             MemoryFit::Fits => "fits",
             MemoryFit::Tight => "may not fit",
             MemoryFit::TooLarge => "does not fit",
@@ -267,8 +267,8 @@ fn unknown_tariff(row: &PlanRow, (of_data, service, bound): &UnknownTariff) -> S
     }
 }
 
-fn way(way: &ParallelConfig) -> String {
-    let parallel = &way.parallel;
+fn configuration(config: &ParallelConfig) -> String {
+    let parallel = &config.parallel;
     let mut parts = vec![match parallel.replicas() * parallel.tensor * parallel.pipeline {
         1 => "1 rank".to_owned(),
         ranks => format!("{ranks} ranks"),
@@ -288,9 +288,9 @@ fn way(way: &ParallelConfig) -> String {
     if parallel.expert > 1 {
         parts.push(format!("experts divided by {}", parallel.expert));
     }
-    parts.push(match way.accumulate {
-        1 => format!("{} samples each", way.micro_batch),
-        times => format!("{times} times {} samples each", way.micro_batch),
+    parts.push(match config.accumulate {
+        1 => format!("{} samples each", config.micro_batch),
+        times => format!("{times} times {} samples each", config.micro_batch),
     });
     match parallel.zero {
         Zero::None => {}
@@ -301,14 +301,14 @@ fn way(way: &ParallelConfig) -> String {
     if parallel.copies > 1 {
         parts.push(format!("{} such copies", parallel.copies));
     }
-    match way.recompute {
+    match config.recompute {
         ActivationCheckpointing::None => {}
         ActivationCheckpointing::Selective => parts.push("cheap operators recomputed".to_owned()),
         ActivationCheckpointing::Full => parts.push("every block recomputed".to_owned()),
         ActivationCheckpointing::Every(blocks) => parts.push(format!("one block in {blocks} recomputed")),
     }
     parts.push(
-        match way.precision {
+        match config.precision {
             NumericFormat::Auto | NumericFormat::Fp32 => "fp32",
             NumericFormat::Tf32 => "TF32",
             NumericFormat::AmpFp16 => "autocast to fp16",

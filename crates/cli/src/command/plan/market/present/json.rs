@@ -68,7 +68,7 @@ pub fn row(row: &PlanRow, today: i64) -> Value {
         "nodes": candidate.nodes,
         "gpu": row.hardware.device.gpu.name,
         "gpus": candidate.nodes * listing.gpus.count,
-        "way": row.way,
+        "way": row.config,
         "layout": row.layout,
         "faster_layout": row.faster.as_ref().map(|faster| json!({
             "layout": faster.layout, "step_seconds": faster.seconds, "sentence": faster.sentence(),

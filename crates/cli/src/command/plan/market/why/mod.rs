@@ -15,7 +15,7 @@ use plan::search::{Candidate, Estimates, OfferOutcome, PurchaseOption, Reason, S
 use super::layout::simplified;
 use super::remedies::PlanContext;
 use super::{MarketPlan, PlanRow, refusal, show};
-use reasons::{limit, limits, no_way, place, refused};
+use reasons::{limit, limits, place, refused, why_infeasible};
 
 pub use asked::{Asked, asked};
 pub use told::{json, lines};
@@ -124,7 +124,7 @@ impl Found {
                 }
                 OfferOutcome::Refused { reason } => why = Some(refused(reason, priced, terms, context, catalog)),
                 OfferOutcome::Infeasible { why: infeasible, .. } => {
-                    why = why.or(Some((no_way(&infeasible, priced, context), String::new())));
+                    why = why.or(Some((why_infeasible(&infeasible, priced, context), String::new())));
                 }
             }
         }
@@ -162,7 +162,7 @@ fn best<'a>(
     };
     let row = show(search, context.question, context.subject, context.coefficients, context.lessons, &candidate)?;
     let device = Device { nodes: candidate.nodes, ..row.hardware.device.clone() };
-    let setup = row.way.setup(&context.subject.spec, &device);
+    let setup = row.config.setup(&context.subject.spec, &device);
     let network = &context.subject.network;
     let memory = memory_with(&network.model, &setup, &network.savings, &context.coefficients.memory);
     let limits = limits(context.question, &row);

@@ -42,8 +42,8 @@ pub fn refused(
     (general, figures)
 }
 
-/// Why there is no way to train on an offer.
-pub fn no_way(infeasible: &Infeasible, priced: &PricedListing, context: &PlanContext) -> String {
+/// Why no parallel configuration can train on an offer.
+pub fn why_infeasible(infeasible: &Infeasible, priced: &PricedListing, context: &PlanContext) -> String {
     let gpu = &context.market.hardware[priced.hardware].device.gpu;
     let gib = |bytes: f64| bytes / f64::from(1 << 30);
     match infeasible {

@@ -48,7 +48,7 @@ fn arithmetic(best: &Best) -> Vec<String> {
         sum(&memory_parts(&best.memory), |bytes| format!("{:.1}", bytes / f64::from(1 << 30)), "GiB")
     ));
     let usable = row.hardware.device.gpu.usable.0 as f64 / f64::from(1 << 30);
-    let high = row.way.needed_high / f64::from(1 << 30);
+    let high = row.config.needed_high / f64::from(1 << 30);
     lines.push(format!("         {usable:.1} GiB can be used; one run in ten needs more than {high:.1}"));
     lines.push(format!("step     {}", sum(&step_parts(row), step, "")));
     lines.push(format!(
