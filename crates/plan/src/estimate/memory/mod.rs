@@ -1,8 +1,8 @@
-//! Memory of one GPU in training: what is there all the time, what the forward pass keeps for the backward pass, and
+//! Memory of one GPU in training: what is there all the time, what the forward pass saves for the backward pass, and
 //! what the framework takes for itself.
 //!
 //! [`memory`] answers for a [`ModelDescription`] and a [`Setup`]; [`Profile`] is the part of the answer that does not depend on
-//! the batch, for whoever asks about many. [`kept`] says what each operator keeps, [`walk`] when it is let go,
+//! the batch, for whoever asks about many. [`saved_tensors`] says what each operator saves, [`peak`] when it is freed,
 //! [`states`] what weights, gradients and the optimiser take, [`fixed`] what no model changes, [`totals`] what is
 //! estimated when only totals are known; [`fit`] turns the sums into answers.
 
@@ -78,7 +78,7 @@ impl MemoryEstimate {
 pub fn saved_bytes(graph: &Graph, fused: bool) -> f64 {
     let rules = saved_tensors::Rules::plain(fused);
     let storage = saved_tensors::Storage::new(graph, &rules);
-    peak::activation_peak(graph, 0..graph.operators.len(), &storage, &rules, ActivationCheckpointing::None).kept
+    peak::activation_peak(graph, 0..graph.operators.len(), &storage, &rules, ActivationCheckpointing::None).saved
 }
 
 /// Estimates the memory of the fullest GPU.

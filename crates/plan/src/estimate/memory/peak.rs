@@ -13,8 +13,8 @@ use crate::model::{Graph, OpKind};
 /// What one stage's activations take.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct ActivationPeak {
-    /// Bytes a sample that are kept from the forward to the backward pass.
-    pub kept: f64,
+    /// Bytes a sample that are saved from the forward to the backward pass.
+    pub saved: f64,
     /// Bytes a sample at the fullest moment.
     pub fullest: f64,
     /// The same while the backward pass goes through the stage's first block, when all gradients of weights are there.
@@ -23,12 +23,12 @@ pub(super) struct ActivationPeak {
 
 /// What one operator holds: from the forward pass on, and once the backward pass needs it.
 #[derive(Debug, Clone, Default)]
-struct Plan {
+struct OperatorMemory {
     held: Vec<u32>,
     own_held: f64,
     needed: SavedTensors,
-    /// From this operator on, the backward pass takes again what these operators need.
-    again: Range<usize>,
+    /// Before this operator, the backward pass computes again what these operators need.
+    recomputed: Range<usize>,
 }
 
 struct Live<'a> {
@@ -65,17 +65,17 @@ pub(super) fn activation_peak(
     rules: &Rules,
     recompute: ActivationCheckpointing,
 ) -> ActivationPeak {
-    let plans = plans(graph, stage.clone(), storage, rules, recompute);
-    let lifetimes = Lifetimes::of(graph, stage.clone(), storage, &plans);
+    let memory = memory_by_operator(graph, stage.clone(), storage, rules, recompute);
+    let lifetimes = Lifetimes::of(graph, stage.clone(), storage, &memory);
     let live = Live { storage, there: vec![false; graph.tensors.len()], bytes: 0.0, fullest: 0.0 };
     let first = first_block(graph, &stage);
     let (end, gradient) = (stage.end, vec![false; graph.tensors.len()]);
-    let mut walk = Walk { graph, stage, plans: &plans, lifetimes: &lifetimes, live, gradient };
+    let mut walk = Walk { graph, stage, memory: &memory, lifetimes: &lifetimes, live, gradient };
     walk.forward();
-    let kept = walk.live.bytes;
+    let saved = walk.live.bytes;
     walk.backward(first.end..end);
     let at_end = walk.backward(first);
-    ActivationPeak { kept, fullest: walk.live.fullest, at_end }
+    ActivationPeak { saved, fullest: walk.live.fullest, at_end }
 }
 
 /// When each memory is read last and needed first, and whether it is saved for the backward pass.
@@ -86,19 +86,19 @@ struct Lifetimes {
 }
 
 impl Lifetimes {
-    fn of(graph: &Graph, stage: Range<usize>, storage: &Storage, plans: &[Plan]) -> Lifetimes {
+    fn of(graph: &Graph, stage: Range<usize>, storage: &Storage, memory: &[OperatorMemory]) -> Lifetimes {
         let count = graph.tensors.len();
         let (mut last_read, mut held, mut first_needed) = (vec![0; count], vec![false; count], vec![usize::MAX; count]);
         for index in stage.clone() {
-            let plan = &plans[index - stage.start];
+            let operator = &memory[index - stage.start];
             for root in roots(graph, storage, index) {
                 last_read[root as usize] = index;
             }
-            for root in plan.held.iter().chain(&plan.needed.roots) {
+            for root in operator.held.iter().chain(&operator.needed.roots) {
                 let first = &mut first_needed[*root as usize];
                 *first = index.min(*first);
             }
-            for root in &plan.held {
+            for root in &operator.held {
                 held[*root as usize] = true;
             }
         }
@@ -110,7 +110,7 @@ impl Lifetimes {
 struct Walk<'a> {
     graph: &'a Graph,
     stage: Range<usize>,
-    plans: &'a [Plan],
+    memory: &'a [OperatorMemory],
     lifetimes: &'a Lifetimes,
     live: Live<'a>,
     /// Whose gradients are there.
@@ -133,7 +133,7 @@ impl Walk<'_> {
             for root in roots(graph, storage, index) {
                 self.live.take(root);
             }
-            self.live.bytes += self.plans[index - self.stage.start].own_held;
+            self.live.bytes += self.memory[index - self.stage.start].own_held;
             self.live.moment(0.0);
             for root in roots(graph, storage, index) {
                 if self.lifetimes.last_read[root as usize] == index && !self.lifetimes.held[root as usize] {
@@ -148,11 +148,11 @@ impl Walk<'_> {
         let (graph, storage) = (self.graph, self.live.storage);
         let before = std::mem::take(&mut self.live.fullest);
         for index in operators.rev() {
-            let plan = &self.plans[index - self.stage.start];
-            for again in plan.again.clone() {
-                let again = &self.plans[again - self.stage.start];
-                again.needed.roots.iter().for_each(|root| self.live.take(*root));
-                self.live.bytes += again.needed.own - again.own_held;
+            let operator = &self.memory[index - self.stage.start];
+            for index in operator.recomputed.clone() {
+                let recomputed = &self.memory[index - self.stage.start];
+                recomputed.needed.roots.iter().for_each(|root| self.live.take(*root));
+                self.live.bytes += recomputed.needed.own - recomputed.own_held;
             }
             for root in roots(graph, storage, index) {
                 let has_gradient = storage.writer[root as usize].is_some();
@@ -160,17 +160,17 @@ impl Walk<'_> {
                     self.live.bytes += storage.bytes[root as usize];
                 }
             }
-            self.live.moment(plan.needed.transient);
+            self.live.moment(operator.needed.transient);
             let output = graph.operators[index].output.0;
             if storage.root[output as usize] == output && std::mem::take(&mut self.gradient[output as usize]) {
                 self.live.bytes -= storage.bytes[output as usize];
             }
-            for root in plan.held.iter().chain(&plan.needed.roots) {
+            for root in operator.held.iter().chain(&operator.needed.roots) {
                 if self.lifetimes.first_needed[*root as usize] == index {
                     self.live.release(*root);
                 }
             }
-            self.live.bytes -= plan.needed.own;
+            self.live.bytes -= operator.needed.own;
         }
         let fullest = self.live.fullest;
         self.live.fullest = before.max(fullest);
@@ -184,20 +184,21 @@ fn roots<'a>(graph: &'a Graph, storage: &'a Storage, index: usize) -> impl Itera
     operator.inputs.iter().chain([&operator.output]).map(|tensor| storage.root[tensor.0 as usize])
 }
 
-fn plans(
+/// What each operator of a stage holds, with what is recomputed.
+fn memory_by_operator(
     graph: &Graph,
     stage: Range<usize>,
     storage: &Storage,
     rules: &Rules,
     recompute: ActivationCheckpointing,
-) -> Vec<Plan> {
-    let mut plans: Vec<Plan> = Vec::with_capacity(stage.len());
+) -> Vec<OperatorMemory> {
+    let mut memory: Vec<OperatorMemory> = Vec::with_capacity(stage.len());
     for index in stage.clone() {
-        let needed = storage.kept(graph, &graph.operators[index], rules);
-        plans.push(Plan { held: needed.roots.clone(), own_held: needed.own, needed, again: 0..0 });
+        let needed = storage.saved_tensors(graph, &graph.operators[index], rules);
+        memory.push(OperatorMemory { held: needed.roots.clone(), own_held: needed.own, needed, recomputed: 0..0 });
     }
     let blockwise = match recompute {
-        ActivationCheckpointing::None => return plans,
+        ActivationCheckpointing::None => return memory,
         ActivationCheckpointing::Full | ActivationCheckpointing::Every(_) => true,
         ActivationCheckpointing::Selective => rules.flash,
     };
@@ -205,12 +206,12 @@ fn plans(
         // Scores are computed again, each attention by itself.
         for index in stage.clone() {
             if let OpKind::Attention { .. } = graph.operators[index].kind {
-                let plan = &mut plans[index - stage.start];
-                plan.own_held = 0.0;
-                plan.again = index..index + 1;
+                let attention = &mut memory[index - stage.start];
+                attention.own_held = 0.0;
+                attention.recomputed = index..index + 1;
             }
         }
-        return plans;
+        return memory;
     }
     let mut index = stage.start;
     while index < stage.end {
@@ -221,11 +222,11 @@ fn plans(
             ActivationCheckpointing::None | ActivationCheckpointing::Selective | ActivationCheckpointing::Full => true,
         };
         if block.is_some_and(is_recomputed) {
-            recompute_block(graph, index..index + length, &mut plans, stage.start, storage, recompute);
+            recompute_block(graph, index..index + length, &mut memory, stage.start, storage, recompute);
         }
         index += length;
     }
-    plans
+    memory
 }
 
 /// Holds only what enters the block, and what the policy finds too expensive to compute again: attention, and every second
@@ -233,7 +234,7 @@ fn plans(
 fn recompute_block(
     graph: &Graph,
     block: Range<usize>,
-    plans: &mut [Plan],
+    memory: &mut [OperatorMemory],
     start: usize,
     storage: &Storage,
     recompute: ActivationCheckpointing,
@@ -257,10 +258,10 @@ fn recompute_block(
         if is_expensive && recompute == ActivationCheckpointing::Selective {
             held.push(storage.root[operator.output.0 as usize]);
         }
-        let plan = &mut plans[index - start];
-        plan.held = held;
-        plan.own_held = 0.0;
+        let holding = &mut memory[index - start];
+        holding.held = held;
+        holding.own_held = 0.0;
     }
     let last = block.end - 1 - start;
-    plans[last].again = block;
+    memory[last].recomputed = block;
 }

@@ -52,7 +52,7 @@ struct Stage {
     /// Counted from 0; the earlier, the more micro-batches are in flight.
     index: u32,
     values: Values,
-    walked: ActivationPeak,
+    peak: ActivationPeak,
     /// Bytes a sample of what passes from block to block.
     passed: f64,
     /// Blocks that it has.
@@ -82,8 +82,8 @@ impl Profile {
         let graph = match model {
             ModelDescription::Graph(graph) => graph,
             ModelDescription::Summary(summary) => {
-                let (values, walked) = totals::estimate(summary, setup, figures);
-                let stage = Stage { index: 0, values, walked, passed: 0.0, blocks: 0.0 };
+                let (values, peak) = totals::estimate(summary, setup, figures);
+                let stage = Stage { index: 0, values, peak, passed: 0.0, blocks: 0.0 };
                 return Profile {
                     stages: vec![stage],
                     savings: *savings,
@@ -104,9 +104,9 @@ impl Profile {
                 let mut blocks: Vec<_> = graph.operators[range.clone()].iter().filter_map(|one| one.block).collect();
                 blocks.dedup();
                 let blocks = blocks.len() as f64;
-                let walked = activation_peak(graph, range, &storage, &rules, setup.recompute);
+                let peak = activation_peak(graph, range, &storage, &rules, setup.recompute);
                 let passed = passed(graph, &storage);
-                stages.push(Stage { index: index as u32, values, walked, passed, blocks });
+                stages.push(Stage { index: index as u32, values, peak, passed, blocks });
             }
         }
         Profile { stages, savings: *savings, figures: *figures, deviation: figures.deviation }
@@ -133,14 +133,14 @@ impl Profile {
         let sharing = f64::from(setup.parallel.context.max(1));
         let twice = self.kept_twice(stage, setup);
         let sent = self.sent_to_host(stage, setup);
-        let walked = stage.walked.fullest + twice - sent + (stage.walked.kept + twice - sent) * in_flight;
-        let activations = batch * walked * self.gathered_again(setup) / sharing;
+        let peak = stage.peak.fullest + twice - sent + (stage.peak.saved + twice - sent) * in_flight;
+        let activations = batch * peak * self.gathered_again(setup) / sharing;
         // The optimiser works when the backward pass is over, and what is gathered for that is gone.
         let update = (states.update - states.communication).max(0.0);
         let (gradients, activations) = match self.frees_gradients(setup) {
             false => (states.gradients, activations.max(update)),
             true => {
-                let at_end = batch * (stage.walked.at_end + twice) / sharing;
+                let at_end = batch * (stage.peak.at_end + twice) / sharing;
                 fullest_moment([(0.0, activations), (states.gradients, at_end), (states.gradients, update)])
             }
         };

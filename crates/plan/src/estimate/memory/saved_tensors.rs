@@ -1,8 +1,8 @@
-//! What each operator keeps for the backward pass, and in how many bytes.
+//! What each operator saves for the backward pass, and in how many bytes.
 //!
-//! Rules of PyTorch's autograd: a convolution or linear layer keeps its input, a normalisation its input and two
+//! Rules of PyTorch's autograd: a convolution or linear layer saves its input, a normalisation its input and two
 //! statistics a group, ReLU its output, GELU and SiLU their input, softmax its output, dropout a mask of one byte, a
-//! maximum pool its indices. Tensors are told apart by identity, so that what two operators keep is there once.
+//! maximum pool its indices. Tensors are told apart by identity, so that what two operators save is there once.
 //! Under autocast, products read copies in half precision, one for each reader; normalisations, softmax and the loss
 //! compute in fp32 (PyTorch, "CUDA Ops that can autocast to float32").
 
@@ -29,7 +29,7 @@ pub(super) struct Storage {
     pub writer: Vec<Option<u32>>,
 }
 
-/// What one operator keeps: memory that others may keep too, and memory of its own.
+/// What one operator saves: memory that others may save too, and memory of its own.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct SavedTensors {
     pub roots: Vec<u32>,
@@ -38,7 +38,7 @@ pub(super) struct SavedTensors {
     pub transient: f64,
 }
 
-/// How operators compute, as far as what they keep depends on it.
+/// How operators compute, as far as what they save depends on it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
     precision: NumericFormat,
@@ -234,86 +234,86 @@ impl Storage {
         }
     }
 
-    /// Says what `operator` keeps of one sample.
-    pub fn kept(&self, graph: &Graph, operator: &Operator, rules: &Rules) -> SavedTensors {
-        let mut kept = SavedTensors::default();
+    /// What `operator` saves of one sample.
+    pub fn saved_tensors(&self, graph: &Graph, operator: &Operator, rules: &Rules) -> SavedTensors {
+        let mut saved = SavedTensors::default();
         let share = self.shared[operator.output.0 as usize].max(self.input(operator, &self.shared));
         let written = graph.tensors[operator.output.0 as usize] as f64;
         match &operator.kind {
             OpKind::Convolution { .. } | OpKind::Linear { .. } | OpKind::Product { .. } | OpKind::Recurrent { .. } => {
-                self.products(graph, operator, rules, &mut kept);
+                self.products(graph, operator, rules, &mut saved);
             }
-            OpKind::Attention { .. } => self.attention(graph, operator, rules, share, &mut kept),
+            OpKind::Attention { .. } => self.attention(graph, operator, rules, share, &mut saved),
             OpKind::Norm { norm, groups, .. } => {
                 for input in &operator.inputs[..operator.inputs.len().min(1)] {
-                    self.norm(graph, *input, *norm, rules, &mut kept);
+                    self.norm(graph, *input, *norm, rules, &mut saved);
                 }
-                kept.own += 8.0 * *groups as f64;
+                saved.own += 8.0 * *groups as f64;
             }
-            OpKind::Activation { function, .. } => self.activation(graph, operator, *function, rules, &mut kept),
+            OpKind::Activation { function, .. } => self.activation(graph, operator, *function, rules, &mut saved),
             OpKind::Elementwise { product, .. } => {
                 // A factor may be a weight of its own.
                 if *product && (operator.inputs.len() > 1 || operator.parameters > 0) {
                     for input in &operator.inputs {
-                        self.keep(graph, *input, rules, &mut kept);
+                        self.save(graph, *input, rules, &mut saved);
                     }
                 }
             }
-            OpKind::Softmax { .. } => kept.roots.push(self.root_of(operator.output)),
+            OpKind::Softmax { .. } => saved.roots.push(self.root_of(operator.output)),
             OpKind::Dropout { .. } => {
                 // A compiled program computes the mask again from its seed.
                 if !rules.compiled {
-                    kept.own += written / share;
+                    saved.own += written / share;
                 }
             }
-            OpKind::Embedding { rows, .. } => kept.own += 8.0 * *rows as f64,
+            OpKind::Embedding { rows, .. } => saved.own += 8.0 * *rows as f64,
             OpKind::Pool { maximum, .. } => {
                 if *maximum {
-                    kept.own += 8.0 * written;
+                    saved.own += 8.0 * written;
                 }
                 for input in &operator.inputs {
-                    self.keep(graph, *input, rules, &mut kept);
+                    self.save(graph, *input, rules, &mut saved);
                 }
             }
             OpKind::Resize { .. } | OpKind::Copy { .. } | OpKind::View => {}
             OpKind::Loss { rows, classes } => {
                 // The logarithms of the probabilities in fp32. A compiled program computes them again from the scores.
                 let scores = 4.0 * (rows * classes) as f64 / share * rules.scores_at_once;
-                kept.transient += if rules.holds_scores { scores / 2.0 } else { 0.0 };
+                saved.transient += if rules.holds_scores { scores / 2.0 } else { 0.0 };
                 if rules.fused_loss {
-                    kept.transient += scores;
+                    saved.transient += scores;
                 } else if !rules.compiled {
-                    kept.own += scores;
+                    saved.own += scores;
                     // Gradients of scores in 16 bits are in fp32 behind the softmax.
                     if rules.narrow() < 4.0 {
-                        kept.transient += scores;
+                        saved.transient += scores;
                     }
                 }
             }
         }
-        kept
+        saved
     }
 
     /// What products with weights or of activations save: their inputs, and a recurrent layer each step's state.
-    fn products(&self, graph: &Graph, operator: &Operator, rules: &Rules, kept: &mut SavedTensors) {
+    fn products(&self, graph: &Graph, operator: &Operator, rules: &Rules, saved: &mut SavedTensors) {
         match &operator.kind {
             OpKind::Convolution { .. } | OpKind::Linear { .. } => {
                 if let Some(input) = operator.inputs.first() {
-                    self.keep_for_product(graph, *input, rules, kept);
-                    kept.transient += self.gathered(graph, operator, *input, rules);
+                    self.save_for_product(graph, *input, rules, saved);
+                    saved.transient += self.gathered(graph, operator, *input, rules);
                 }
             }
             OpKind::Product { .. } => {
                 for input in &operator.inputs {
-                    self.keep_for_product(graph, *input, rules, kept);
+                    self.save_for_product(graph, *input, rules, saved);
                 }
             }
             OpKind::Recurrent { steps, hidden, gates, directions, .. } => {
                 if let Some(input) = operator.inputs.first() {
-                    self.keep_for_product(graph, *input, rules, kept);
+                    self.save_for_product(graph, *input, rules, saved);
                 }
                 // Each step's gates, its cell and its output.
-                kept.own += (steps * hidden * (gates + 2) * directions) as f64 * rules.narrow();
+                saved.own += (steps * hidden * (gates + 2) * directions) as f64 * rules.narrow();
             }
             _ => {}
         }
@@ -337,15 +337,15 @@ impl Storage {
         operator: &Operator,
         function: Function,
         rules: &Rules,
-        kept: &mut SavedTensors,
+        saved: &mut SavedTensors,
     ) {
         match function {
-            Function::Relu | Function::Sigmoid | Function::Tanh => kept.roots.push(self.root_of(operator.output)),
+            Function::Relu | Function::Sigmoid | Function::Tanh => saved.roots.push(self.root_of(operator.output)),
             Function::GeluNew | Function::QuickGelu | Function::SquaredRelu if !rules.compiled => {
-                self.steps(graph, operator, function, rules, kept);
+                self.steps(graph, operator, function, rules, saved);
             }
             // x · 0.5 · (1 + erf(x ÷ √2)): what the error function is given, and both factors of the last product.
-            Function::Gelu if rules.written_out => kept.own += 3.0 * self.bytes_of(graph, operator.output),
+            Function::Gelu if rules.written_out => saved.own += 3.0 * self.bytes_of(graph, operator.output),
             Function::Gelu
             | Function::Silu
             | Function::HardSwish
@@ -354,11 +354,11 @@ impl Storage {
             | Function::SquaredRelu
             | Function::Other => {
                 for input in &operator.inputs {
-                    self.keep(graph, *input, rules, kept);
+                    self.save(graph, *input, rules, saved);
                 }
                 // Half-precision GELU and its like compute in registers; only an overwritten input costs a copy.
                 if reuses(&operator.kind) {
-                    kept.own += self.bytes_of(graph, operator.output);
+                    saved.own += self.bytes_of(graph, operator.output);
                 }
             }
         }
@@ -373,16 +373,16 @@ impl Storage {
         graph.tensors[index] as f64 * self.width[index] / self.shared[index]
     }
 
-    fn keep_for_product(&self, graph: &Graph, tensor: TensorId, rules: &Rules, kept: &mut SavedTensors) {
+    fn save_for_product(&self, graph: &Graph, tensor: TensorId, rules: &Rules, saved: &mut SavedTensors) {
         let index = tensor.0 as usize;
         match rules.casts() && self.width[index] > rules.narrow() {
-            true => kept.own += graph.tensors[index] as f64 * rules.narrow() / self.shared[index],
-            false => self.keep(graph, tensor, rules, kept),
+            true => saved.own += graph.tensors[index] as f64 * rules.narrow() / self.shared[index],
+            false => self.save(graph, tensor, rules, saved),
         }
     }
 
-    /// Keeps a tensor, or, in a compiled program, what it is cheaply computed from.
-    fn keep(&self, graph: &Graph, tensor: TensorId, rules: &Rules, kept: &mut SavedTensors) {
+    /// Saves a tensor, or, in a compiled program, what it is cheaply computed from.
+    fn save(&self, graph: &Graph, tensor: TensorId, rules: &Rules, saved: &mut SavedTensors) {
         let mut waiting = vec![tensor];
         // A chain of cheap operators is short; the bound keeps strange graphs from costing time.
         for _ in 0..16 {
@@ -390,11 +390,11 @@ impl Storage {
             let writer = self.writer[tensor.0 as usize].map(|index| &graph.operators[index as usize]);
             match writer {
                 Some(writer) if rules.compiled && is_cheap(&writer.kind) => waiting.extend(&writer.inputs),
-                Some(_) | None => kept.roots.push(self.root_of(tensor)),
+                Some(_) | None => saved.roots.push(self.root_of(tensor)),
             }
         }
-        kept.roots.extend(waiting.iter().map(|tensor| self.root_of(*tensor)));
-        kept.roots.sort_unstable();
-        kept.roots.dedup();
+        saved.roots.extend(waiting.iter().map(|tensor| self.root_of(*tensor)));
+        saved.roots.sort_unstable();
+        saved.roots.dedup();
     }
 }

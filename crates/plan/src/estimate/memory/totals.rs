@@ -30,11 +30,11 @@ pub(super) fn estimate(summary: &Summary, setup: &Setup, figures: &MemoryCoeffic
     };
     let width = setup.precision.compute_bytes();
     let all = figures.kept_of_totals * width * summary.activations / tensor;
-    let (kept, fullest) = match setup.recompute {
+    let (saved, fullest) = match setup.recompute {
         ActivationCheckpointing::None | ActivationCheckpointing::Selective => (all, all),
         ActivationCheckpointing::Full | ActivationCheckpointing::Every(_) => {
             (ENTERS_A_BLOCK * all, 2.0 * ENTERS_A_BLOCK * all)
         }
     };
-    (values, ActivationPeak { kept, fullest, at_end: fullest })
+    (values, ActivationPeak { saved, fullest, at_end: fullest })
 }

@@ -1,26 +1,26 @@
-//! What normalisations and attention keep for the backward pass.
+//! What normalisations and attention save for the backward pass.
 
 use super::{Rules, SavedTensors, Storage};
 use crate::model::{Graph, Norm, OpKind, Operator, TensorId};
 
 impl Storage {
-    pub(super) fn norm(&self, graph: &Graph, input: TensorId, norm: Norm, rules: &Rules, kept: &mut SavedTensors) {
+    pub(super) fn norm(&self, graph: &Graph, input: TensorId, norm: Norm, rules: &Rules, saved: &mut SavedTensors) {
         let index = input.0 as usize;
         let values = graph.tensors[index] as f64 / self.shared[index];
         match norm {
-            Norm::Batch => self.keep(graph, input, rules, kept),
+            Norm::Batch => self.save(graph, input, rules, saved),
             // The difference from the mean, once to be squared and once to be divided, and what the weight scales.
-            Norm::Layer if rules.written_out => kept.own += 3.0 * values * rules.wide(),
+            Norm::Layer if rules.written_out => saved.own += 3.0 * values * rules.wide(),
             Norm::Layer | Norm::Group => match self.width[index] < rules.wide() {
                 // Autocast hands it a copy in fp32.
-                true => kept.own += 4.0 * values,
-                false => self.keep(graph, input, rules, kept),
+                true => saved.own += 4.0 * values,
+                false => self.save(graph, input, rules, saved),
             },
             Norm::Rms => {
-                self.keep(graph, input, rules, kept);
-                // Written out in Python it computes in fp32 and keeps the copy, and what it scales.
+                self.save(graph, input, rules, saved);
+                // Written out in Python it computes in fp32 and saves the copy, and what it scales.
                 if !rules.compiled && !rules.fused_norms {
-                    kept.own += values * rules.narrow() + if self.width[index] < 4.0 { 4.0 * values } else { 0.0 };
+                    saved.own += values * rules.narrow() + if self.width[index] < 4.0 { 4.0 * values } else { 0.0 };
                 }
             }
         }
@@ -32,7 +32,7 @@ impl Storage {
         operator: &Operator,
         rules: &Rules,
         share: f64,
-        kept: &mut SavedTensors,
+        saved: &mut SavedTensors,
     ) {
         let OpKind::Attention { heads, key_heads, width, value_width, queries, keys, dropout, .. } = operator.kind
         else {
@@ -42,30 +42,30 @@ impl Storage {
             match self.made_of(graph, operator, *input) {
                 // Of a joined product whose queries and keys were turned only the values are read, and they are copied.
                 Some(turned) if !rules.flash => {
-                    kept.own += (self.bytes_of(graph, *input) - self.bytes_of(graph, turned)).max(0.0);
+                    saved.own += (self.bytes_of(graph, *input) - self.bytes_of(graph, turned)).max(0.0);
                 }
-                Some(_) | None => self.keep(graph, *input, rules, kept),
+                Some(_) | None => self.save(graph, *input, rules, saved),
             }
         }
         if rules.flash {
-            kept.roots.push(self.root_of(operator.output));
-            kept.own += 4.0 * (heads * queries) as f64 / share;
+            saved.roots.push(self.root_of(operator.output));
+            saved.own += 4.0 * (heads * queries) as f64 / share;
             return;
         }
         let scores = heads as f64 * queries as f64 * keys as f64 / share;
         // Softmax answers in fp32 under autocast and for bf16 as models write it; the product takes it in its own type.
         let (narrow, wide) = (rules.narrow(), if rules.casts() { 4.0 } else { rules.narrow() });
-        kept.own += scores * wide;
+        saved.own += scores * wide;
         if dropout {
-            kept.own += scores;
+            saved.own += scores;
         }
         if dropout || wide > narrow {
-            kept.own += scores * narrow;
+            saved.own += scores * narrow;
         }
         if key_heads < heads {
-            kept.own += ((heads - key_heads) * (width + value_width)) as f64 * keys as f64 * narrow / share;
+            saved.own += ((heads - key_heads) * (width + value_width)) as f64 * keys as f64 * narrow / share;
         }
         // The gradients of the probabilities before and after the softmax.
-        kept.transient += 2.0 * scores * wide;
+        saved.transient += 2.0 * scores * wide;
     }
 }

@@ -1,32 +1,32 @@
-//! What is kept of functions that are written out in several operators, and of products that hold several things.
+//! What is saved of functions that are written out in several operators, and of products that hold several things.
 
 use super::{Rules, SavedTensors, Storage};
 use crate::model::{Function, Graph, OpKind, Operator, TensorId};
 
 impl Storage {
-    /// What a function keeps that is written out in several operators.
+    /// What a function saves that is written out in several operators.
     pub(super) fn steps(
         &self,
         graph: &Graph,
         operator: &Operator,
         function: Function,
         rules: &Rules,
-        kept: &mut SavedTensors,
+        saved: &mut SavedTensors,
     ) {
         let written = self.bytes_of(graph, operator.output);
         match function {
             // Autocast takes the power in fp32, and with it all that follows: what is cubed, the tanh, and one more than
             // that; half of the input stays as narrow as it was.
-            Function::GeluNew if rules.casts() => kept.own += written / rules.wide() * (12.0 + rules.narrow()),
+            Function::GeluNew if rules.casts() => saved.own += written / rules.wide() * (12.0 + rules.narrow()),
             Function::GeluNew | Function::QuickGelu => {
                 for input in &operator.inputs {
-                    self.keep(graph, *input, rules, kept);
+                    self.save(graph, *input, rules, saved);
                 }
                 // Half of the input, the tanh, and one more than that; or the sigmoid.
-                kept.own += written * if function == Function::GeluNew { 3.0 } else { 1.0 };
+                saved.own += written * if function == Function::GeluNew { 3.0 } else { 1.0 };
             }
             // What ReLU leaves.
-            Function::SquaredRelu => kept.own += written,
+            Function::SquaredRelu => saved.own += written,
             Function::Relu
             | Function::Gelu
             | Function::Silu
