@@ -152,7 +152,7 @@ fn fastest_of(
     estimator: &mut impl Estimator,
 ) -> Result<ParallelConfig, Infeasible> {
     let mut best: BTreeMap<Complexity, ParallelConfig> = BTreeMap::new();
-    let mut reason = Reason::default();
+    let mut shortage = MemoryShortage::default();
     let mut setup = start(spec, device).ok_or(Infeasible::Format)?;
     let layouts = layouts::layouts(spec, device.nodes, device.gpus_per_node);
     if layouts.is_empty() {
@@ -169,7 +169,7 @@ fn fastest_of(
         let (mut whole, mut cheaper) = (false, None);
         for level in levels(spec) {
             setup.recompute = *level;
-            let config = largest_micro_batch(verdict, spec, &mut setup, estimator, (&mut reason, cheaper));
+            let config = largest_micro_batch(verdict, spec, &mut setup, estimator, (&mut shortage, cheaper));
             let Some(config) = config else { continue };
             whole = is_whole(&config);
             cheaper = Some(config.accumulate);
@@ -186,7 +186,7 @@ fn fastest_of(
             settled.push(shared);
         }
     }
-    simplest::ranked(best).ok_or_else(|| reason.told())
+    simplest::ranked(best).ok_or_else(|| shortage.infeasible())
 }
 
 /// Whether the complete share of a rank fits at once, without recomputation.
@@ -194,14 +194,14 @@ pub(super) fn is_whole(config: &ParallelConfig) -> bool {
     config.accumulate == 1 && config.recompute == ActivationCheckpointing::None
 }
 
-/// The reasons why no configuration was found.
+/// The least memory that a configuration without enough of it needs, in bytes; none where no batch divided.
 #[derive(Debug, Clone, Copy, Default)]
-struct Reason {
+struct MemoryShortage {
     least: Option<f64>,
 }
 
-impl Reason {
-    fn told(self) -> Infeasible {
+impl MemoryShortage {
+    fn infeasible(self) -> Infeasible {
         match self.least {
             Some(least) => Infeasible::Memory { least },
             None => Infeasible::Batch,
@@ -235,7 +235,7 @@ fn request(spec: &TrainingSpec) -> Option<&LayoutRequest> {
 /// The numbers of micro-batches that a rank's share of the batch may be divided into: by halving, as long as they are
 /// integers, then one sample at a time.
 #[derive(Debug, Clone, Copy)]
-struct MicroBatches {
+struct MicroBatchSizes {
     share: u64,
     halvings: u32,
     /// The first and the last step of dividing that may be taken.
@@ -243,9 +243,9 @@ struct MicroBatches {
     last: u32,
 }
 
-impl MicroBatches {
+impl MicroBatchSizes {
     /// Of each rank; none where the batch does not divide.
-    fn of(spec: &TrainingSpec, parallel: &ParallelDegrees) -> Option<MicroBatches> {
+    fn of(spec: &TrainingSpec, parallel: &ParallelDegrees) -> Option<MicroBatchSizes> {
         let data = u64::from(parallel.data);
         let share = spec.length.batch / data;
         if share == 0 || !spec.length.batch.is_multiple_of(data) {
@@ -254,7 +254,7 @@ impl MicroBatches {
         let halvings = share.trailing_zeros();
         let all = if share.is_power_of_two() { halvings } else { halvings + 1 };
         let last = if request(spec).is_some_and(|request| request.is_whole) { 0 } else { all };
-        let mut micros = MicroBatches { share, halvings, first: 0, last };
+        let mut micros = MicroBatchSizes { share, halvings, first: 0, last };
         // An interleaved pipeline takes them in rounds of as many as it has stages (Narayanan et al. 2021, section 2.2).
         let round = if parallel.chunks > 1 { u64::from(parallel.pipeline.max(1)) } else { 1 };
         micros.first = (0..=last).find(|step| micros.count(*step).is_multiple_of(round))?;
@@ -283,16 +283,16 @@ fn largest_micro_batch(
     spec: &TrainingSpec,
     setup: &mut Setup,
     estimator: &mut impl Estimator,
-    (reason, cheaper): (&mut Reason, Option<u64>),
+    (shortage, cheaper): (&mut MemoryShortage, Option<u64>),
 ) -> Option<ParallelConfig> {
-    let micros = MicroBatches::of(spec, &setup.parallel)?;
+    let micros = MicroBatchSizes::of(spec, &setup.parallel)?;
     let has = setup.device.gpu.usable.0 as f64;
     let mut fitting = micros.first;
     let mut needed = micros.needed(setup, fitting, estimator);
     if needed.least(verdict) > has {
         let smallest = micros.needed(setup, micros.last, estimator);
         if smallest.least(verdict) > has {
-            reason.least = Some(reason.least.map_or(smallest.low, |known| known.min(smallest.low)));
+            shortage.least = Some(shortage.least.map_or(smallest.low, |known| known.min(smallest.low)));
             return None;
         }
         // Fewer samples at a time need less memory, so the first step that fits is found by bisection.

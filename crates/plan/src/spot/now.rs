@@ -57,7 +57,7 @@ fn outcomes(
     seen: &[UptimeInterval],
     memory: f64,
     draws: &mut Draws,
-    run: impl Fn(std::iter::Take<SamplePath<'_>>) -> Option<Ended>,
+    run: impl Fn(std::iter::Take<PathFromNow<'_>>) -> Option<Ended>,
 ) -> Option<Vec<Ended>> {
     let (now, _) = seen.split_last()?;
     let mut ago = 0.0;
@@ -69,13 +69,13 @@ fn outcomes(
     }
     let mut ended = Vec::with_capacity(PATHS);
     for _ in 0..PATHS {
-        ended.extend(run(SamplePath::draw(&lengths, *now, draws).take(LONGEST)));
+        ended.extend(run(PathFromNow::draw(&lengths, *now, draws).take(LONGEST)));
     }
     (ended.len() * 2 >= PATHS).then_some(ended)
 }
 
 /// One sample path from now on.
-struct SamplePath<'a> {
+struct PathFromNow<'a> {
     /// Down and up: lengths, and sums of their weights up to each.
     lengths: [Vec<(f64, f64)>; 2],
     is_up: bool,
@@ -84,8 +84,8 @@ struct SamplePath<'a> {
     draws: &'a mut Draws,
 }
 
-impl<'a> SamplePath<'a> {
-    fn draw(seen: &[Vec<(f64, f64)>; 2], now: UptimeInterval, draws: &'a mut Draws) -> SamplePath<'a> {
+impl<'a> PathFromNow<'a> {
+    fn draw(seen: &[Vec<(f64, f64)>; 2], now: UptimeInterval, draws: &'a mut Draws) -> PathFromNow<'a> {
         let regime = (REGIME * normal(draws) / 2.0).exp();
         // What might have been seen instead: weights that fall off exponentially (Rubin 1981).
         let mut again = |lengths: &[(f64, f64)], factor: f64| -> Vec<(f64, f64)> {
@@ -97,7 +97,7 @@ impl<'a> SamplePath<'a> {
             lengths.iter().map(|(seconds, weight)| (seconds * factor, up_to(*weight))).collect()
         };
         let lengths = [again(&seen[0], 1.0 / regime), again(&seen[1], regime)];
-        SamplePath { lengths, is_up: now.is_up, age: Some(now.seconds), draws }
+        PathFromNow { lengths, is_up: now.is_up, age: Some(now.seconds), draws }
     }
 
     /// A length of the period that is there, longer than `least`; none where none is.
@@ -123,7 +123,7 @@ impl<'a> SamplePath<'a> {
     }
 }
 
-impl Iterator for SamplePath<'_> {
+impl Iterator for PathFromNow<'_> {
     type Item = UptimeInterval;
 
     fn next(&mut self) -> Option<UptimeInterval> {

@@ -34,10 +34,10 @@ struct Metadata {
 
 /// One line of Parcae's events.
 #[derive(Deserialize)]
-struct Event(f64, String, Change);
+struct TraceEvent(f64, String, NodeChange);
 
 #[derive(Deserialize)]
-struct Change {
+struct NodeChange {
     nodes: Vec<String>,
     #[serde(default)]
     duration: f64,
@@ -114,8 +114,8 @@ fn events(text: &str) -> Result<Trace, String> {
     let mut trace = Trace { steps: Vec::new(), end: 0.0 };
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let line_number = index + 1;
-        let event: Event = serde_json::from_str(line).map_err(|error| format!("line {line_number}: {error}"))?;
-        let Event(at, what, change) = event;
+        let event: TraceEvent = serde_json::from_str(line).map_err(|error| format!("line {line_number}: {error}"))?;
+        let TraceEvent(at, what, change) = event;
         match what.as_str() {
             "add" => here.extend(change.nodes),
             "remove" => change.nodes.iter().for_each(|node| {

@@ -36,7 +36,7 @@ impl Ended {
 }
 
 /// Work that is done bit by bit.
-struct Progress<'a> {
+struct WalkProgress<'a> {
     left: f64,
     interval: f64,
     costs: &'a CheckpointOverhead,
@@ -50,7 +50,7 @@ enum Stretch {
     Used,
 }
 
-impl Progress<'_> {
+impl WalkProgress<'_> {
     /// The time for the remaining work, including snapshots.
     fn needed(&self) -> f64 {
         let snapshots = (self.left / self.interval).ceil() - 1.0;
@@ -103,7 +103,8 @@ pub(super) fn metered(
     policy: OutagePolicy,
     mut on_spot: impl FnMut(f64, f64),
 ) -> Option<Ended> {
-    let mut progress = Progress { left: work, interval: interval.min(work).max(1e-9), costs, ended: Ended::default() };
+    let interval = interval.min(work).max(1e-9);
+    let mut progress = WalkProgress { left: work, interval, costs, ended: Ended::default() };
     // Seconds that machines on demand are still kept at least; none when there are none.
     let mut held: Option<f64> = None;
     for period in uptime_intervals {

@@ -177,16 +177,16 @@ struct Passed<'a> {
     end: Option<&'a AttemptEnd>,
 }
 
-/// The time of each attempt's steps.
-type StepTimes = BTreeMap<AttemptId, StepTotals>;
+/// The steps of each attempt in numbers.
+type TotalsByAttempt = BTreeMap<AttemptId, StepTotals>;
 
 impl Goodput {
     /// Adds the time of a phase.
-    fn pass(&mut self, phase: &Phase, passed: Passed, (steps, lost): (&StepTimes, &StepTimes)) {
+    fn pass(&mut self, phase: &Phase, passed: Passed, (steps, lost): (&TotalsByAttempt, &TotalsByAttempt)) {
         let Phase::Training { attempt, is_program } = phase else {
             return self.add(phase, passed.until.since(passed.since), passed.has_trained);
         };
-        let totals = |all: &StepTimes| all.get(*attempt).copied().unwrap_or_default();
+        let totals = |all: &TotalsByAttempt| all.get(*attempt).copied().unwrap_or_default();
         let steps = totals(steps);
         let began = steps.began.filter(|_| *is_program);
         let before = began.map_or(Elapsed(0), |began| began.since(passed.since));

@@ -57,7 +57,7 @@ pub struct TrainingTimes {
 
 /// One result beside its estimate, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Outcome {
+struct ComparedTime {
     nodes: u32,
     measured: f64,
     /// Low, middle and high.
@@ -72,7 +72,7 @@ pub(super) fn training_times(
     gpus: GpuLookup,
     coefficients: &FittedCoefficients,
 ) -> Option<TrainingTimes> {
-    let mut by_nodes: BTreeMap<u32, Vec<Outcome>> = BTreeMap::new();
+    let mut by_nodes: BTreeMap<u32, Vec<ComparedTime>> = BTreeMap::new();
     let mut ineligible = BTreeMap::new();
     for row in rows.iter().filter(|row| row.minutes.is_some()) {
         match outcome(row, gpus, coefficients) {
@@ -85,11 +85,11 @@ pub(super) fn training_times(
     (!by_nodes.is_empty() || !ineligible.is_empty()).then_some(TrainingTimes { by_nodes, ineligible })
 }
 
-fn score(nodes: u32, outcomes: &[Outcome]) -> TrainingTimeScore {
-    let (logged, unlogged): (Vec<&Outcome>, Vec<&Outcome>) =
+fn score(nodes: u32, outcomes: &[ComparedTime]) -> TrainingTimeScore {
+    let (logged, unlogged): (Vec<&ComparedTime>, Vec<&ComparedTime>) =
         outcomes.iter().partition(|outcome| outcome.as_logged.is_some());
     let error = |estimated: f64, measured: f64| 100.0 * (estimated / measured - 1.0).abs();
-    let errors = |outcomes: &[&Outcome]| {
+    let errors = |outcomes: &[&ComparedTime]| {
         let mut errors: Vec<f64> =
             outcomes.iter().map(|outcome| error(outcome.estimated[1], outcome.measured)).collect();
         errors.sort_by(f64::total_cmp);
@@ -121,7 +121,7 @@ fn score(nodes: u32, outcomes: &[Outcome]) -> TrainingTimeScore {
 ///
 /// # Errors
 /// Why it is not compared.
-fn outcome(row: &MeasuredRow, gpus: GpuLookup, coefficients: &FittedCoefficients) -> Result<Outcome, String> {
+fn outcome(row: &MeasuredRow, gpus: GpuLookup, coefficients: &FittedCoefficients) -> Result<ComparedTime, String> {
     let measured = 60.0 * row.minutes.ok_or("states no time to train")?;
     let nodes = row.nodes.ok_or("states no number of nodes")?;
     if nodes > MOST_NODES {
@@ -141,7 +141,7 @@ fn outcome(row: &MeasuredRow, gpus: GpuLookup, coefficients: &FittedCoefficients
         return Err("its step cannot be estimated".to_owned());
     }
     let as_logged = row.throughput.map(|throughput| START + trained / throughput);
-    Ok(Outcome { nodes, measured, estimated, as_logged })
+    Ok(ComparedTime { nodes, measured, estimated, as_logged })
 }
 
 /// Samples until a benchmark with such a batch has converged, and how many are evaluated for each of them. Beyond the

@@ -23,7 +23,7 @@ pub fn read_invoice(text: &str) -> Result<Invoice, InvoiceError> {
         Ok(head) => Columns::of(head),
         Err(error) => return Err(at(1)((error.to_string(), FORMATS))),
     };
-    let layout = Layout::of(&columns).map_err(at(1))?;
+    let layout = InvoiceLayout::of(&columns).map_err(at(1))?;
     let mut lines = Vec::new();
     for record in reader.records() {
         let record = record.map_err(|error| {
@@ -41,7 +41,7 @@ const FORMATS: &str = "give a Cost and Usage Report of AWS, a billing export of 
 const VALUES: &str = "export the bill again; amounts are decimal, and days are written as `2026-11-24`";
 
 /// Where the values of a line are.
-struct Layout {
+struct InvoiceLayout {
     format: InvoiceFormat,
     names: Vec<usize>,
     begin: usize,
@@ -55,28 +55,38 @@ struct Layout {
     detail: Option<usize>,
 }
 
-impl Layout {
-    fn of(columns: &Columns) -> Result<Layout, (String, &'static str)> {
+impl InvoiceLayout {
+    fn of(columns: &Columns) -> Result<InvoiceLayout, (String, &'static str)> {
         if columns.has(&["lineitemunblendedcost"]) {
-            Layout::aws(columns)
+            InvoiceLayout::aws(columns)
         } else if columns.has(&["metercategory"]) {
-            Layout::azure(columns)
+            InvoiceLayout::azure(columns)
         } else if columns.has(&["usagestarttime", "cost"]) {
-            Layout::gcp(columns)
+            InvoiceLayout::gcp(columns)
         } else if columns.has(&["resource", "day", "usd"]) {
             let need = |name| need(columns, &[name], name, FORMATS);
             let (names, begin, amount) = (vec![need("resource")?], need("day")?, need("usd")?);
             let (end, credits, currency, usage, detail) = (None, None, None, None, None);
-            Ok(Layout { format: InvoiceFormat::Simple, names, begin, end, amount, credits, currency, usage, detail })
+            Ok(InvoiceLayout {
+                format: InvoiceFormat::Simple,
+                names,
+                begin,
+                end,
+                amount,
+                credits,
+                currency,
+                usage,
+                detail,
+            })
         } else {
             Err(("its columns are those of no known export".to_owned(), FORMATS))
         }
     }
 
-    fn aws(columns: &Columns) -> Result<Layout, (String, &'static str)> {
+    fn aws(columns: &Columns) -> Result<InvoiceLayout, (String, &'static str)> {
         let again = "create the report with resource IDs, and with tags as cost allocation tags";
         let need = |name: &str, shown: &str| need(columns, &[name], shown, again);
-        Ok(Layout {
+        Ok(InvoiceLayout {
             format: InvoiceFormat::Aws,
             names: vec![need("lineitemresourceid", "lineItem/ResourceId")?],
             begin: need("lineitemusagestartdate", "lineItem/UsageStartDate")?,
@@ -89,12 +99,12 @@ impl Layout {
         })
     }
 
-    fn gcp(columns: &Columns) -> Result<Layout, (String, &'static str)> {
+    fn gcp(columns: &Columns) -> Result<InvoiceLayout, (String, &'static str)> {
         let again = "export the table with detailed usage costs, which has `resource.name`";
         let need = |name: &str, shown: &str| need(columns, &[name], shown, again);
         let mut names = vec![need("resourcename", "resource.name")?];
         names.extend(columns.find(&["resourceglobalname"]));
-        Ok(Layout {
+        Ok(InvoiceLayout {
             format: InvoiceFormat::Gcp,
             names,
             begin: need("usagestarttime", "usage_start_time")?,
@@ -107,10 +117,10 @@ impl Layout {
         })
     }
 
-    fn azure(columns: &Columns) -> Result<Layout, (String, &'static str)> {
+    fn azure(columns: &Columns) -> Result<InvoiceLayout, (String, &'static str)> {
         let again = "export cost details (usage) of the subscription, not a summary";
         let need = |names: &[&str], shown: &str| need(columns, names, shown, again);
-        Ok(Layout {
+        Ok(InvoiceLayout {
             format: InvoiceFormat::Azure,
             names: vec![need(&["resourceid", "instanceid", "instancename"], "ResourceId")?],
             begin: need(&["date", "usagedatetime", "usagedate"], "Date")?,

@@ -7,7 +7,7 @@ use domain::{Bytes, Job};
 
 use super::input::{InputSpec, fits, photographs};
 use super::spec::{DataDemand, ProgramOptions, RunLength, TrainingSpec};
-use super::{ResolvedNetwork, ResolvedWorkload, Saving, checkpoints, request};
+use super::{CheckpointSchedule, ResolvedNetwork, ResolvedWorkload, checkpoints, request};
 use crate::estimate::Layout;
 use crate::estimate::limits::PHOTOGRAPHS_BY_PYTORCH;
 use crate::estimate::optimizer::state_bytes;
@@ -58,7 +58,7 @@ pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> R
         evaluated: workload.evaluated.map_or(0, |count| (count.0 as f64 * epochs.ceil()) as u64),
     };
     let program = program(workload);
-    let saving = Saving { keep: KEEP, every: workload.checkpoint.map(|between| between.as_secs_f64()) };
+    let saving = CheckpointSchedule { keep: KEEP, every: workload.checkpoint.map(|between| between.as_secs_f64()) };
     let network = ResolvedNetwork::of(model).saving(request::savings(workload));
     request::check(workload, &network)?;
     assumptions.extend(on_hosts(workload, network.ops.parameters, &program));

@@ -158,13 +158,13 @@ fn experts(graph: &Graph) -> u32 {
 
 /// Interval and number of checkpoints.
 #[derive(Debug, Clone, Copy)]
-struct Saving {
+struct CheckpointSchedule {
     keep: u32,
     every: Option<f64>,
 }
 
 /// The size of a checkpoint with this many trained weights.
-fn checkpoints(weights: f64, program: &ProgramOptions, saving: Saving) -> CheckpointFigures {
+fn checkpoints(weights: f64, program: &ProgramOptions, saving: CheckpointSchedule) -> CheckpointFigures {
     let weight = program.precision.weight_bytes();
     let averaged = if program.averages { weight } else { 0.0 };
     let state = weight + state_bytes(program.optimizer, program.precision) + averaged;

@@ -10,7 +10,7 @@ use domain::{Bytes, Job};
 
 use super::input::{TOKEN_BYTES, photographs};
 use super::spec::{DataDemand, NetworkFigures, ParallelChoice, ProgramOptions, RunLength, TrainingSpec};
-use super::{JobFacts, ResolvedNetwork, ResolvedWorkload, Saving, checkpoints};
+use super::{CheckpointSchedule, JobFacts, ResolvedNetwork, ResolvedWorkload, checkpoints};
 use crate::estimate::memory::Savings;
 use crate::estimate::{ActivationCheckpointing, Layout, ParallelDegrees, Zero};
 use crate::model::{Graph, ModelDescription, ours};
@@ -70,7 +70,7 @@ pub fn trained(job: &Job, train: &Train, facts: &JobFacts) -> Result<Trained, Pr
     let savings = Savings { chunked_loss: train.chunked_loss, trainer_gathers: true, ..Savings::default() };
     let network = network.map(|graph| ResolvedNetwork::of(ModelDescription::Graph(graph)).saving(savings));
     let program = program(train);
-    let saving = Saving {
+    let saving = CheckpointSchedule {
         keep: train.checkpoint.keep,
         every: match train.checkpoint.every {
             Every::Time(between) => Some(between.as_secs_f64()),
