@@ -98,9 +98,9 @@ fn main() -> Result<(), String> {
     fitted.anchors = outcome::anchors(&measured);
     let by_fold = sources::by_fold(&measured);
     fitted.report = outcome::report(&measured, &fitted, &by_fold);
-    outcome::tell(&measured, &fitted, &by_fold);
-    unseen::tell(&unseen, &fitted);
-    sources::tell(&measured, fitted.bands.unstated_details);
+    outcome::print(&measured, &fitted, &by_fold);
+    unseen::print(&unseen, &fitted);
+    sources::print(&measured, fitted.bands.unstated_details);
     if let Some(path) = rows_out {
         std::fs::write(path, outcome::rows(&measured, &fitted.memory))
             .map_err(|error| format!("cannot write `{path}`: {error}"))?;

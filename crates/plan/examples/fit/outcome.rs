@@ -11,7 +11,7 @@ use plan::estimate::{
 use plan::measured::{Case, Pair, Score, percentile};
 
 /// A number of a generation is its own where it is so far from the average.
-const TOLD: f64 = 1e-3;
+const OWN: f64 = 1e-3;
 
 /// A measured row with both estimates.
 pub struct Outcome<'a> {
@@ -170,7 +170,7 @@ fn numbers(outcomes: &[Outcome], fitted: &FittedCoefficients) -> serde_json::Val
     // A generation of which nothing tells a number has that of the average.
     let usual = fitted.unmeasured.values();
     let own =
-        |values: Vec<f64>| values.iter().zip(&usual).filter(|(own, usual)| (*own / *usual - 1.0).abs() > TOLD).count();
+        |values: Vec<f64>| values.iter().zip(&usual).filter(|(own, usual)| (*own / *usual - 1.0).abs() > OWN).count();
     let apart: usize = fitted.generations.values().map(|generation| own(generation.values())).sum();
     let totals = &fitted.totals;
     let all = totals.families.values().flatten();
@@ -192,7 +192,7 @@ fn numbers(outcomes: &[Outcome], fitted: &FittedCoefficients) -> serde_json::Val
 }
 
 /// Prints the report for people.
-pub fn tell(outcomes: &[Outcome], fitted: &FittedCoefficients, by_fold: &[ErrorBands]) {
+pub fn print(outcomes: &[Outcome], fitted: &FittedCoefficients, by_fold: &[ErrorBands]) {
     let [within, without] = both(outcomes, fitted, by_fold);
     println!("{:20} {:>5}  {:>25}  {:>25}", "source", "rows", "fitted: mape median p90", "cross-validated");
     for (source, score) in &within {

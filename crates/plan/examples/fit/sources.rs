@@ -89,7 +89,7 @@ fn reach(sources: &[HeldOut]) -> f64 {
 
 /// Prints for each source how many of its rows lie in bands in which it took no part, without what unstated details add and
 /// with it.
-pub fn tell(outcomes: &[Outcome], by: f64) {
+pub fn print(outcomes: &[Outcome], by: f64) {
     let all: Vec<&Outcome> = outcomes.iter().collect();
     let sources: BTreeSet<&str> = outcomes.iter().map(|outcome| outcome.case.row.source.as_str()).collect();
     for source in sources {

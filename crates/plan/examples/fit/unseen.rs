@@ -81,7 +81,7 @@ fn share_inside(rows: &[(f64, bool)]) -> f64 {
 }
 
 /// Prints for each generation how far it is off, and how many rows lie in the band of a plan.
-pub fn tell(rows: &[Unseen], fitted: &FittedCoefficients) {
+pub fn print(rows: &[Unseen], fitted: &FittedCoefficients) {
     for (generation, rows) in by_generation(rows, &fitted.bands) {
         let error = rows.iter().map(|(off, _)| off).sum::<f64>() / rows.len() as f64;
         println!(

@@ -96,7 +96,7 @@ pub fn data_limit(preparation: PreprocessingRate, supply: Supply) -> DataLimit {
 
 /// Seconds of a step whose samples arrive beside it: the longer of both, and a little of the shorter where they are
 /// close, because neither is even.
-pub fn fed(step: f64, samples: f64, limit: DataLimit) -> f64 {
+pub fn step_with_data(step: f64, samples: f64, limit: DataLimit) -> f64 {
     let arriving = samples / limit.samples_per_second;
     let (long, short) = if step > arriving { (step, arriving) } else { (arriving, step) };
     if long <= 0.0 || !long.is_finite() {
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn a_step_waits_for_data_only_when_data_is_slower() {
         let limit = DataLimit { samples_per_second: 1000.0, by: Limit::Cores };
-        assert!((fed(1.0, 100.0, limit) - 1.0).abs() < 1e-6);
-        assert!((fed(0.01, 100.0, limit) - 0.1).abs() < 1e-6);
-        assert!((1.0..1.1).contains(&fed(1.0, 1000.0, limit)));
+        assert!((step_with_data(1.0, 100.0, limit) - 1.0).abs() < 1e-6);
+        assert!((step_with_data(0.01, 100.0, limit) - 0.1).abs() < 1e-6);
+        assert!((1.0..1.1).contains(&step_with_data(1.0, 1000.0, limit)));
     }
 
     #[test]

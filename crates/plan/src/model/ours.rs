@@ -21,7 +21,7 @@ const SMALLEST_CONVNEXT: u64 = 32;
 pub fn graph(architecture: Architecture, sample: Sample, classes: u64) -> Option<Graph> {
     match sample {
         Sample::Image { channels, height, width } => of_images(architecture, [channels, height, width], classes),
-        Sample::Text { vocabulary, length } => of_words(architecture, [vocabulary, length].map(u64::from), classes),
+        Sample::Text { vocabulary, length } => of_tokens(architecture, [vocabulary, length].map(u64::from), classes),
     }
 }
 
@@ -127,11 +127,11 @@ fn vit(sizes: [i64; 4], image: [u64; 3], classes: u64) -> Option<Graph> {
     )
 }
 
-fn of_words(architecture: Architecture, [vocabulary, sequence]: [u64; 2], classes: u64) -> Option<Graph> {
+fn of_tokens(architecture: Architecture, [vocabulary, sequence]: [u64; 2], classes: u64) -> Option<Graph> {
     match architecture {
         Architecture::Bert { layers, width, heads } => {
             let [layers, hidden, heads] = [layers, width, heads].map(i64::unsigned_abs);
-            let head = if classes == 0 { Head::Words } else { Head::Sequence { classes } };
+            let head = if classes == 0 { Head::MaskedLanguage } else { Head::Sequence { classes } };
             let feed_forward = 4 * hidden;
             let network = Bert { layers, hidden, heads, feed_forward, vocabulary, ..Bert::base(sequence, head) };
             Some(network.graph())

@@ -57,15 +57,15 @@ impl RunProfile {
             let supply = Supply { nodes, cores: f64::from(cores), disk: None, network: None };
             limits::data_limit(PreprocessingRate { per_core, bytes: 0.0 }, supply)
         });
-        let fed = limit.map_or(step, |limit| limits::fed(step, batch, limit));
+        let step_with_data = limit.map_or(step, |limit| limits::step_with_data(step, batch, limit));
         let arriving = limit.map_or(f64::INFINITY, |limit| limit.samples_per_second);
         let evaluated =
             limits::evaluation(spec.length.evaluated as f64, batch / step).max(spec.length.evaluated as f64 / arriving);
         let gpus = f64::from(priced.listing.gpus.count) * machines;
         let lag = 1.0 + limits::checkpoint_write(spec.checkpoints.state.0 as f64, machines * assumed::WRITE);
         RunProfile {
-            work: spec.length.steps as f64 * fed + evaluated,
-            starved: 1.0 - step / fed,
+            work: spec.length.steps as f64 * step_with_data + evaluated,
+            starved: 1.0 - step / step_with_data,
             before: priced.arrival.boot + start + spec.data.bytes.0 as f64 / (machines * priced.arrival.fetch),
             costs: CheckpointOverhead {
                 stall: 0.2 + limits::checkpoint_stall(spec.checkpoints.state.0 as f64 / gpus, gpu),

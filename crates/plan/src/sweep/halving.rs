@@ -6,8 +6,8 @@
 //! rung may promote more than its share when late results are better; with both, the maximum work is known before the
 //! start.
 //!
-//! A trial that has met `stop.accuracy` would end as soon as it went on, so it does not: while it is among the best share
-//! of the rung that it reached, one place there is taken. On other rungs, and behind the best, it takes none.
+//! A trial that has met `stop.accuracy` would end as soon as it is resumed, so it is not: while it is among the best
+//! share of the rung that it reached, one place there is taken. On other rungs, and behind the best, it takes none.
 
 use domain::Sweep;
 use domain::sweep::{Goal, Method};
@@ -29,7 +29,7 @@ pub fn rungs(sweep: &Sweep, epochs: u32) -> Vec<u32> {
 }
 
 /// The index of the trial to promote, and its number of epochs; `None` if there is none.
-pub(super) fn goes_on(trials: &[Standing], rungs: &[u32], factor: u32, goal: Goal) -> Option<(usize, u32)> {
+pub(super) fn promotion(trials: &[Standing], rungs: &[u32], factor: u32, goal: Goal) -> Option<(usize, u32)> {
     let steps = rungs.iter().zip(rungs.iter().skip(1));
     for (rung, above) in steps.rev() {
         let mut results: Vec<(usize, f64)> = Vec::new();
@@ -48,9 +48,9 @@ pub(super) fn goes_on(trials: &[Standing], rungs: &[u32], factor: u32, goal: Goa
         let is_enough = |trial: &Standing| {
             trial.target == *rung && trial.results.iter().any(|result| result.epochs == *rung && result.is_enough)
         };
-        let gone_on = trials.iter().filter(|trial| trial.target > *rung).count();
+        let promoted = trials.iter().filter(|trial| trial.target > *rung).count();
         let are_enough = best.iter().filter(|(place, _)| is_enough(&trials[*place])).count();
-        if gone_on + are_enough >= share {
+        if promoted + are_enough >= share {
             continue;
         }
         let may = |(place, _): &&(usize, f64)| {

@@ -3,7 +3,7 @@
 use domain::Sweep;
 use domain::sweep::Method;
 
-use super::halving::{goes_on, rungs};
+use super::halving::{promotion, rungs};
 use super::standing::{Stand, Standing};
 use super::trial::most;
 
@@ -35,7 +35,7 @@ pub fn next(sweep: &Sweep, epochs: u32, trials: &[Standing], forgiven: u32) -> M
         return Move::TooManyFailed;
     }
     if let Method::Asha(asha) = sweep.method
-        && let Some((place, above)) = goes_on(trials, &rungs(sweep, epochs), asha.reduction_factor, sweep.goal)
+        && let Some((place, above)) = promotion(trials, &rungs(sweep, epochs), asha.reduction_factor, sweep.goal)
     {
         return Move::Resume(place as u32 + 1, above);
     }

@@ -40,7 +40,7 @@ pub fn entry(row: &MeasuredRow) -> Option<Program> {
         }
         "bert" => {
             // Half of 512 tokens are padding, which is left out (Krell et al. 2021, figure 1).
-            let graph = Bert::large(256, Head::MaskedWords).graph();
+            let graph = Bert::large(256, Head::PreTraining).graph();
             let round = row.noted("round=v").unwrap_or(0.0);
             Some(Program {
                 optimizer: OptimizerKind::Lamb,

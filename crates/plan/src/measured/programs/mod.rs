@@ -173,7 +173,7 @@ fn bert(row: &MeasuredRow, plain: impl Fn(&str, Graph) -> Program) -> Program {
         (true, 129..) => tokens / 2,
         (false, _) => tokens,
     };
-    let graph = Bert::large(tokens, Head::MaskedWords).graph();
+    let graph = Bert::large(tokens, Head::PreTraining).graph();
     // Cells with two numbers, for both precisions: samples a GPU, sometimes accumulated ones, and steps accumulated.
     let full = matches!(row.precision.as_str(), "FP32" | "TF32");
     let pairs: Vec<(f64, f64)> = row.notes.split('|').filter_map(pair).collect();

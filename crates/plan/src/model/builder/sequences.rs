@@ -20,7 +20,7 @@ impl Rows {
 
 impl Builder {
     /// Token embedding: looks up `rows` tokens of a vocabulary.
-    pub fn words(&mut self, name: &str, rows: u64, vocabulary: u64, width: u64) -> Rows {
+    pub fn embed_tokens(&mut self, name: &str, rows: u64, vocabulary: u64, width: u64) -> Rows {
         self.reads(Input::Tokens(rows));
         self.embed(name, rows, vocabulary, width, WeightSplit::Rows)
     }

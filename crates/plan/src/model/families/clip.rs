@@ -127,9 +127,9 @@ impl Sees {
 impl TextTower {
     fn add(&self, builder: &mut Builder) -> Rows {
         let hidden = self.block.hidden;
-        let words = builder.words("reads.tokens", self.sequence, self.vocabulary, hidden);
+        let tokens = builder.embed_tokens("reads.tokens", self.sequence, self.vocabulary, hidden);
         let places = builder.embed("reads.positions", self.sequence, self.positions, hidden, WeightSplit::Whole);
-        let mut at = builder.combine("reads.sum", words, places, false);
+        let mut at = builder.combine("reads.sum", tokens, places, false);
         for _ in 0..self.layers {
             at = self.block.add(builder, at);
         }

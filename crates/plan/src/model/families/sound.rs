@@ -42,9 +42,9 @@ impl Whisper {
             return builder.finish();
         }
         let hidden = self.decoder.hidden;
-        let words = builder.words("decoder.tokens", self.target, self.vocabulary, hidden);
+        let tokens = builder.embed_tokens("decoder.tokens", self.target, self.vocabulary, hidden);
         let places = builder.embed("decoder.positions", self.target, self.positions, hidden, WeightSplit::Whole);
-        let mut at = builder.combine("decoder.sum", words, places, false);
+        let mut at = builder.combine("decoder.sum", tokens, places, false);
         for _ in 0..self.decoder_layers {
             at = match encoded {
                 Some(encoded) => self.decoder.add_across(&mut builder, at, encoded),

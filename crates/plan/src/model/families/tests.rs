@@ -63,5 +63,5 @@ fn activations_are_counted_as_in_timms_tables() {
 #[test]
 fn blocks_are_numbered() {
     assert_eq!(resnet(50).blocks(), 16);
-    assert_eq!(Bert::base(128, Head::MaskedWords).graph().blocks(), 12);
+    assert_eq!(Bert::base(128, Head::PreTraining).graph().blocks(), 12);
 }

@@ -15,7 +15,7 @@ pub struct Bert {
     pub vocabulary: u64,
     /// Positions that have an embedding.
     pub positions: u64,
-    /// Width of the tables of words, where it differs from that of the blocks; 0 where it does not.
+    /// Width of the token embedding, where it differs from that of the blocks; 0 where it does not.
     pub embedding: u64,
     /// All blocks have the same weights, as in ALBERT.
     pub shared: bool,
@@ -67,11 +67,11 @@ pub enum Head {
     /// A class of each token (2 for the first and last word of an answer).
     Tokens { classes: u64 },
     /// Masked language modelling.
-    Words,
+    MaskedLanguage,
     /// Of each token whether it was replaced, as ELECTRA is trained at first.
     Replaced,
     /// Masked language modelling and next sentence prediction, as in BERT's pre-training.
-    MaskedWords,
+    PreTraining,
 }
 
 impl Bert {
@@ -107,7 +107,7 @@ impl Bert {
         let mut builder = Builder::new();
         let builder = &mut builder;
         let width = self.embedding_width();
-        let mut at = builder.words("words", self.sequence, self.vocabulary, width);
+        let mut at = builder.embed_tokens("words", self.sequence, self.vocabulary, width);
         for (name, entries) in [("token_types", self.token_types), ("positions", self.positions)] {
             if entries > 0 {
                 let embedded = builder.embed(name, self.sequence, entries, width, WeightSplit::Whole);
@@ -231,23 +231,23 @@ impl Bert {
                 let scores = builder.linear("classifier", at, classes, true, WeightSplit::Whole);
                 builder.loss(scores.tensor, self.sequence, classes);
             }
-            Head::Words => self.predict_words(builder, at),
+            Head::MaskedLanguage => self.predict_masked(builder, at),
             Head::Replaced => {
                 let inner = builder.linear("replaced.inner", at, self.hidden, true, WeightSplit::Whole);
                 let inner = builder.apply("replaced.activation", inner, self.function);
                 let scores = builder.linear("replaced", inner, 1, true, WeightSplit::Whole);
                 builder.loss(scores.tensor, self.sequence, 2);
             }
-            Head::MaskedWords => {
+            Head::PreTraining => {
                 let pooled = self.pool(builder, at);
                 let follows = builder.linear("follows", pooled, 2, true, WeightSplit::Whole);
                 builder.loss(follows.tensor, 1, 2);
-                self.predict_words(builder, at);
+                self.predict_masked(builder, at);
             }
         }
     }
 
-    fn predict_words(&self, builder: &mut Builder, at: Rows) {
+    fn predict_masked(&self, builder: &mut Builder, at: Rows) {
         let transformed = builder.linear("transform", at, self.embedding_width(), true, WeightSplit::Whole);
         let transformed = builder.apply("transform.activation", transformed, self.function);
         let transformed = builder.norm("transform.norm", transformed, Norm::Layer, true);

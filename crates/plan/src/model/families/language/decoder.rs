@@ -74,7 +74,7 @@ impl DecoderOnly {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
         let (norm, norm_bias) = (self.block.norm, self.block.norm_bias);
-        let mut at = builder.words("tokens", self.sequence, self.vocabulary, self.embedding);
+        let mut at = builder.embed_tokens("tokens", self.sequence, self.vocabulary, self.embedding);
         if self.embedding != self.block.hidden {
             at = builder.linear("tokens.widen", at, self.block.hidden, false, WeightSplit::Whole);
         }

@@ -81,11 +81,11 @@ impl EncoderDecoder {
     }
 
     fn decode(&self, builder: &mut Builder, encoded: Rows, layers: u64) -> Rows {
-        // One table of words serves both sides.
+        // One table of tokens serves both sides.
         builder.share_weights();
-        let words = builder.words("decoder.tokens", self.target, self.vocabulary, self.decoder.hidden);
+        let tokens = builder.embed_tokens("decoder.tokens", self.target, self.vocabulary, self.decoder.hidden);
         builder.own_weights();
-        let mut at = self.place(builder, "decoder", &self.decoder, words);
+        let mut at = self.place(builder, "decoder", &self.decoder, tokens);
         for _ in 0..layers {
             at = self.decoder.add_across(builder, at, encoded);
         }
@@ -104,12 +104,12 @@ impl EncoderDecoder {
     }
 
     fn begin(&self, builder: &mut Builder, side: &str, block: &TransformerBlock, rows: u64) -> Rows {
-        let words = builder.words(&format!("{side}.tokens"), rows, self.vocabulary, block.hidden);
-        self.place(builder, side, block, words)
+        let tokens = builder.embed_tokens(&format!("{side}.tokens"), rows, self.vocabulary, block.hidden);
+        self.place(builder, side, block, tokens)
     }
 
-    fn place(&self, builder: &mut Builder, side: &str, block: &TransformerBlock, words: Rows) -> Rows {
-        let mut at = words;
+    fn place(&self, builder: &mut Builder, side: &str, block: &TransformerBlock, tokens: Rows) -> Rows {
+        let mut at = tokens;
         if self.positions > 0 {
             let name = format!("{side}.positions");
             let positions = builder.embed(&name, at.rows, self.positions, block.hidden, WeightSplit::Whole);

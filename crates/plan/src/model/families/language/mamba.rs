@@ -31,7 +31,7 @@ impl Mamba {
     /// Builds the graph of one sample of `sequence` tokens with the loss of the next token (Gu and Dao 2023).
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
-        let mut at = builder.words("tokens", self.sequence, self.vocabulary, self.hidden);
+        let mut at = builder.embed_tokens("tokens", self.sequence, self.vocabulary, self.hidden);
         for _ in 0..self.layers {
             let block = builder.begin_block();
             at = self.block(&mut builder, &format!("block{block}"), at);

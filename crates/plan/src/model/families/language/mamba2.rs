@@ -34,7 +34,7 @@ impl Mamba2 {
     /// Builds the graph of one sample of `sequence` tokens with the loss of the next token (Dao and Gu 2024).
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
-        let mut at = builder.words("tokens", self.sequence, self.vocabulary, self.hidden);
+        let mut at = builder.embed_tokens("tokens", self.sequence, self.vocabulary, self.hidden);
         for _ in 0..self.layers {
             let block = builder.begin_block();
             at = self.block(&mut builder, &format!("block{block}"), at);

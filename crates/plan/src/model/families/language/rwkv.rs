@@ -25,7 +25,7 @@ impl Rwkv {
     /// Builds the graph of one sample of `sequence` tokens with the loss of the next token (Peng et al. 2023).
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
-        let mut at = builder.words("tokens", self.sequence, self.vocabulary, self.hidden);
+        let mut at = builder.embed_tokens("tokens", self.sequence, self.vocabulary, self.hidden);
         for layer in 0..self.layers {
             let block = builder.begin_block();
             if layer == 0 {

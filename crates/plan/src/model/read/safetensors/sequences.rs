@@ -32,9 +32,9 @@ pub(super) fn bert(header: &Header, shape: &SampleShape) -> Option<Graph> {
     let classes = |stored: u64| shape.classes.unwrap_or(stored).clamp(1, LONGEST);
     let pooled = header.has("pooler.dense.weight");
     let head = if header.has("cls.seq_relationship.weight") {
-        Head::MaskedWords
+        Head::PreTraining
     } else if header.has("cls.predictions.transform.dense.weight") || header.has("lm_head.dense.weight") {
-        Head::Words
+        Head::MaskedLanguage
     } else if let Some(stored) = rows("qa_outputs.weight") {
         Head::Tokens { classes: stored }
     } else {

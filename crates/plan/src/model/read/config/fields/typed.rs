@@ -311,8 +311,10 @@ impl<'a> ConfigFields<'a> {
     pub fn encoder_head(&self) -> Result<Head, Problem> {
         let classes = self.classes(2)?;
         Ok(match self.architecture() {
-            name if name.ends_with("ForPreTraining") => Head::MaskedWords,
-            name if ["ForMaskedLM", "ForCausalLM", "LMHeadModel"].iter().any(|end| name.ends_with(end)) => Head::Words,
+            name if name.ends_with("ForPreTraining") => Head::PreTraining,
+            name if ["ForMaskedLM", "ForCausalLM", "LMHeadModel"].iter().any(|end| name.ends_with(end)) => {
+                Head::MaskedLanguage
+            }
             name if name.ends_with("ForQuestionAnswering") => Head::Tokens { classes: 2 },
             name if name.ends_with("ForTokenClassification") => Head::Tokens { classes },
             name if name.ends_with("ForSequenceClassification") => Head::Sequence { classes },
