@@ -149,6 +149,10 @@ fn places_and_tariffs_are_known() {
     check(Cloud::Tencent, Some("ap-shanghai"), Service::Egress, None);
     // A region's own price, and that of the cloud where a region has none.
     check(Cloud::Aws, Some("sa-east-1"), Service::SsdDisk, Some(152_000));
+    check(Cloud::Aws, Some("sa-east-1"), Service::SsdIops, Some(9_500));
+    check(Cloud::Aws, Some("us-east-1"), Service::SsdThroughput, Some(40_000));
+    check(Cloud::Aws, Some("eu-central-1"), Service::Io2Iops, Some(78_000));
+    check(Cloud::Aws, Some("sa-east-1"), Service::Io2Disk, None);
     check(Cloud::Gcp, Some("southamerica-east1"), Service::Egress, Some(190_000));
     check(Cloud::Azure, Some("francecentral"), Service::Objects, Some(17_664));
     check(Cloud::Azure, Some("japaneast"), Service::Objects, Some(18_000));

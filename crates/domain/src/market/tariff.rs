@@ -14,7 +14,7 @@ pub struct Tariff {
     #[serde(default)]
     pub region: Option<String>,
     pub service: Service,
-    /// Per GiB: of traffic, or stored for a month.
+    /// Per GiB: of traffic, or stored for a month; of provisioned speed per IOPS or MiB/s and month.
     pub price: Money,
     /// The date, as precisely as it is known.
     pub dated: String,
@@ -59,17 +59,29 @@ pub enum Service {
     Egress,
     /// To another region of the same cloud on the same continent: a GiB.
     CrossRegion,
+    /// Speed of a network disk on solid state beyond its base: per IOPS and month.
+    SsdIops,
+    /// The same: per MiB/s and month.
+    SsdThroughput,
+    /// A network disk that is paid for by its IOPS, of AWS: a GiB and month.
+    Io2Disk,
+    /// Its speed: per IOPS and month, at the price of the first 32,000.
+    Io2Iops,
 }
 
 impl Service {
     /// Every service there is.
-    pub const ALL: [Service; 6] = [
+    pub const ALL: [Service; 10] = [
         Service::SsdDisk,
         Service::PlainDisk,
         Service::Objects,
         Service::Snapshot,
         Service::Egress,
         Service::CrossRegion,
+        Service::SsdIops,
+        Service::SsdThroughput,
+        Service::Io2Disk,
+        Service::Io2Iops,
     ];
 
     /// Its name in the catalog.
@@ -81,6 +93,10 @@ impl Service {
             Service::Snapshot => "snapshot",
             Service::Egress => "egress",
             Service::CrossRegion => "cross_region",
+            Service::SsdIops => "ssd_iops",
+            Service::SsdThroughput => "ssd_throughput",
+            Service::Io2Disk => "io2_disk",
+            Service::Io2Iops => "io2_iops",
         }
     }
 }

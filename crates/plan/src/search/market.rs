@@ -66,6 +66,12 @@ pub struct Tariffs {
     pub objects: Option<Money>,
     pub egress: Option<Money>,
     pub cross_region: Option<Money>,
+    /// Speed of a disk on solid state beyond its base, per IOPS and per MiB/s.
+    pub ssd_iops: Option<Money>,
+    pub ssd_throughput: Option<Money>,
+    /// A disk that is paid for by its IOPS: per GiB and per IOPS.
+    pub io2: Option<Money>,
+    pub io2_iops: Option<Money>,
     /// Which of [`Service::ALL`] are not known, and bounded by the dearest of other clouds.
     pub bounded: [bool; Service::ALL.len()],
 }
@@ -169,6 +175,10 @@ impl Tariffs {
             objects: price(Service::Objects),
             egress: price(Service::Egress),
             cross_region: price(Service::CrossRegion),
+            ssd_iops: price(Service::SsdIops),
+            ssd_throughput: price(Service::SsdThroughput),
+            io2: price(Service::Io2Disk),
+            io2_iops: price(Service::Io2Iops),
             bounded: Service::ALL.map(|service| known(service).is_none()),
         }
     }
@@ -186,6 +196,10 @@ impl Tariffs {
             Service::Objects => self.objects,
             Service::Egress => self.egress,
             Service::CrossRegion => self.cross_region,
+            Service::SsdIops => self.ssd_iops,
+            Service::SsdThroughput => self.ssd_throughput,
+            Service::Io2Disk => self.io2,
+            Service::Io2Iops => self.io2_iops,
             Service::Snapshot => None,
         }
     }

@@ -253,17 +253,32 @@ fn unknown_tariff(row: &PlanRow, (of_data, service, bound): &UnknownTariff) -> S
         Service::Snapshot => "snapshots",
         Service::Egress => "traffic to the internet",
         Service::CrossRegion => "traffic to another region",
+        Service::SsdIops => "IOPS of disks",
+        Service::SsdThroughput => "throughput of disks",
+        Service::Io2Disk => "io2 disks",
+        Service::Io2Iops => "IOPS of io2 disks",
     };
     let whose = if *of_data { "the cloud that the data lies in".to_owned() } else { row.listing.cloud.to_string() };
     match bound {
         Some(bound) => {
-            let unit =
-                if matches!(service, Service::Egress | Service::CrossRegion) { "a GiB" } else { "a GiB and month" };
+            let unit = unit(*service);
             format!(
                 "         the tariff of {whose} for {what} is not known: counted as the dearest known, {bound} {unit}"
             )
         }
         None => format!("         the tariff of {whose} for {what} is not known, and not counted"),
+    }
+}
+
+/// What a tariff is the price of.
+fn unit(service: Service) -> &'static str {
+    match service {
+        Service::Egress | Service::CrossRegion => "a GiB",
+        Service::SsdDisk | Service::PlainDisk | Service::Objects | Service::Snapshot | Service::Io2Disk => {
+            "a GiB and month"
+        }
+        Service::SsdIops | Service::Io2Iops => "an IOPS and month",
+        Service::SsdThroughput => "a MiB/s and month",
     }
 }
 
