@@ -3,6 +3,8 @@
 //! What stands here is what was written; [`super::lower`] turns it into a [`crate::Job`]. SkyPilot's keys that cannot
 //! be served yet have no field: [`super::served`] refuses them by name.
 
+mod disk;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -20,8 +22,11 @@ use crate::schedule::JobSchedule;
 use crate::sweep::{Goal, Method, Metric};
 use crate::train::Train;
 use crate::units::{Bytes, Duration, Fraction, human_text};
+use crate::volume::DiskTier;
 use crate::wants::Spot;
 use crate::workload::{DataFacts, Workload};
+
+pub(crate) use disk::DiskKeys;
 
 /// A job: what to train or run, where, and the limits on cost and time.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -176,6 +181,10 @@ pub(crate) struct Resources {
     pub memory: Option<Gigabytes>,
     /// Minimum free disk space in GB (10⁹ bytes), such as `256`, or with a unit.
     pub disk_size: Option<Gigabytes>,
+    /// The network volume of a machine of AWS: its size, and how fast it is, where the plan should not choose.
+    pub disk: Option<DiskKeys>,
+    /// SkyPilot's form of `disk: {tier: …}`. Default: what the plan chooses.
+    pub disk_tier: Option<DiskTier>,
     /// Whether `setup` and `run` are held to `cpus` and `memory`, where the machine's user may make control groups (cgroup v2) or the program runs in a container: more memory is an error of the program. Default: `false`.
     pub enforce: Option<bool>,
     /// Container image that `setup` and `run` run in, through podman or docker of the machine: `docker:IMAGE`, `docker:IMAGE:TAG` or `docker:IMAGE@sha256:…`. It needs `bash`.

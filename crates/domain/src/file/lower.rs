@@ -1,5 +1,6 @@
 //! From the keys of a file to a [`Job`]: defaults filled in, the two front ends joined.
 
+mod disk;
 mod recovery;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use crate::progress::Progress;
 use crate::sweep::{Goal, Method, Metric, Parameter, Sweep};
 use crate::train::Train;
 use crate::wants::{Spot, Wants};
+use disk::disk;
 use recovery::recovery;
 
 /// The result of lowering.
@@ -50,6 +52,7 @@ pub(super) fn lower(
     let program = Program { workdir, file_mounts, setup, run: file.run, outputs, image, progress: file.progress };
     let work = work(file.train, program, tree, problems);
     let sweep = file.sweep.and_then(|keys| sweep(keys, parameters, work.as_ref(), tree, problems));
+    let (disk, speed) = disk(&resources, problems);
     let rest = Job {
         name: file.name.unwrap_or_else(|| name_from(stem(file_name))),
         project: file.project,
@@ -64,7 +67,8 @@ pub(super) fn lower(
         needs: Needs {
             cores: resources.cpus.map(|cores| cores.0),
             memory: resources.memory.map(|size| size.0),
-            disk: resources.disk_size.map(|size| size.0),
+            disk,
+            speed,
             enforce: resources.enforce.unwrap_or_default(),
         },
         budget: file.budget.map(|budget| Budget { max: budget.max, alert: budget.alert }),

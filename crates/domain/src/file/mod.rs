@@ -173,6 +173,7 @@ fn read(text: &str, file_name: &str, tables: TableFiles) -> Result<Parsed, Vec<P
     problems.extend(new);
     let mut warnings = sense.warnings;
     warnings.extend(bare_deadline(&tree));
+    warnings.extend(unprovisioned(&tree, &lowered.rest));
     warnings.extend(left_out.into_iter().chain(without_effect(&tree)));
     if let Some(space) = &space {
         space.rename(&mut problems);
@@ -209,6 +210,17 @@ fn bare_deadline(tree: &tree::Node) -> Option<Problem> {
     let message = format!("a bare number is in seconds: the run ends {seconds} s after its submission");
     let hint = format!("write the unit: `{text}m`, `{text}h`, or `{text}s` if seconds are meant");
     Some(Problem::at("deadline", message).hint(hint))
+}
+
+/// The speed of a disk, of a job that may run on other machines than those of AWS.
+fn unprovisioned(tree: &tree::Node, job: &Job) -> Option<Problem> {
+    if job.needs.speed.is_open() || job.wants.only_cloud("aws") {
+        return None;
+    }
+    let (_, resources) = tree.get("resources")?;
+    let key = if resources.get("disk_tier").is_some() { "resources.disk_tier" } else { "resources.disk" };
+    let message = "only AWS provisions the speed of a disk: on other machines this changes nothing";
+    Some(Problem::at(key, message).hint("add `infra: aws`, or leave it out"))
 }
 
 /// SkyPilot's keys that change nothing here.

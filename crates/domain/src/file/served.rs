@@ -108,7 +108,7 @@ pub const SKY_KEYS: &[SkyKey] = &[
     ),
     planned("resources.use_spot", &["false"], NO_SPOT, NAME_CLOUD_OR_NO_SPOT),
     yes("resources.disk_size"),
-    noted("resources.disk_tier", "the kind of disk cannot be chosen yet", LEAVE_OUT),
+    yes("resources.disk_tier"),
     noted("resources.network_tier", "the kind of network cannot be chosen yet", LEAVE_OUT),
     no("resources.local_disk", "disks inside the machine cannot be chosen yet", LEAVE_OUT),
     no("resources.ephemeral_storage", "it is SkyPilot's old name for `disk_size`", "write `disk_size`"),

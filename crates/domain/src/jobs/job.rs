@@ -12,6 +12,7 @@ use crate::schedule::JobSchedule;
 use crate::sweep::Sweep;
 use crate::train::Train;
 use crate::units::{Bytes, Duration, Fraction};
+use crate::volume::DiskSpeed;
 use crate::wants::Wants;
 use crate::workload::{DataFacts, Workload};
 
@@ -161,6 +162,9 @@ pub struct Needs {
     pub memory: Option<Bytes>,
     /// Free disk.
     pub disk: Option<Bytes>,
+    /// How fast the disk is, where the job states it.
+    #[serde(default, skip_serializing_if = "DiskSpeed::is_open")]
+    pub speed: DiskSpeed,
     /// Whether a program is held to these cores and this memory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub enforce: bool,

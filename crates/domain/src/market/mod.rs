@@ -8,4 +8,5 @@ pub mod plan;
 pub mod region;
 pub mod tariff;
 pub mod terms;
+pub mod volume;
 pub mod wants;

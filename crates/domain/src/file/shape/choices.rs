@@ -1,6 +1,6 @@
 //! SkyPilot's other ways to write `name` and `resources`, as the ones that [`keys`](super::super::keys) has: a name with
-//! capitals, a set of accelerators (`{A100:8, H100:8}`), the name of a recovery strategy alone, and a choice between sets
-//! of resources (`any_of`, `ordered`). The tree is rewritten before it is checked, so lines stay those of the file.
+//! capitals, a set of accelerators (`{A100:8, H100:8}`), the name of a recovery strategy alone, a tier of disks in any case,
+//! and a choice between sets of resources (`any_of`, `ordered`). The tree is rewritten before it is checked, so lines stay those of the file.
 
 use super::super::lower::name_from;
 use super::super::scalar::{Dialect, Scalar, resolve};
@@ -29,6 +29,7 @@ pub(in crate::file) fn settle(tree: &mut Node, problems: &mut Vec<Problem>) -> V
         match key.raw.text.as_str() {
             "accelerators" => as_list(node),
             "job_recovery" => as_rules(node, key.line),
+            "disk_tier" => as_tier(node),
             _ => {}
         }
     }
@@ -199,6 +200,15 @@ fn listed(node: Node) -> Option<Vec<Node>> {
             };
             entries.into_iter().map(kind).collect()
         }
+    }
+}
+
+/// A tier of disks is written in any case, and `none` is no tier.
+fn as_tier(node: &mut Node) {
+    let Value::Scalar(raw) = &mut node.value else { return };
+    raw.text.make_ascii_lowercase();
+    if raw.text == "none" {
+        *raw = Raw { text: "null".to_owned(), kind: Kind::Plain };
     }
 }
 

@@ -131,3 +131,47 @@ fn a_choice_between_machines_is_made() {
         "2 resources.ordered: expected a list of mappings (write for example `[{accelerators: A100:8}, {accelerators: H100:8}]`)",
     );
 }
+
+#[test]
+fn the_speed_of_a_disk_is_stated_in_either_form() {
+    use crate::volume::{DiskSpeed, DiskTier};
+    let needs = |resources: &str| {
+        let text = run_with(&format!("resources: {{infra: aws, {resources}}}"));
+        crate::Job::parse(&text, "job.yaml").expect("a job").job.needs
+    };
+    let tier = |tier| DiskSpeed { tier: Some(tier), ..DiskSpeed::default() };
+    assert!(needs("disk_size: 256").speed.is_open());
+    assert_eq!(needs("disk: {size: 256}"), needs("disk_size: 256"));
+    assert_eq!(needs("disk_tier: high").speed, tier(DiskTier::High));
+    assert_eq!(needs("disk: {tier: high}"), needs("disk_tier: high"));
+    // As SkyPilot reads it.
+    assert_eq!(needs("disk_tier: BEST").speed, tier(DiskTier::Best));
+    for none in ["disk_tier: none", "disk_tier: ", "disk: ", "disk: {}"] {
+        assert!(needs(none).speed.is_open(), "{none}");
+    }
+    let stated = DiskSpeed { iops: Some(6_000), throughput: Some(500), tier: None };
+    assert_eq!(needs("disk: {iops: 6000, throughput: 500}").speed, stated);
+    let check = |line: &str, expected: &str| check(&run_with(&format!("resources: {{{line}}}")), expected);
+    check(
+        "infra: aws, disk: {size: 500, iops: 6000, throughput: 500}, disk_tier: ultra, disk_size: 500",
+        "2 resources.disk.throughput: the throughput of `tier: ultra`, an io2 volume, follows from its IOPS (write `iops: …` alone, 4 for each MiB/s)",
+    );
+    check(
+        "infra: aws, disk: {size: 500, tier: low}, disk_size: 600, disk_tier: high",
+        "2 resources.disk.size: `disk.size` and `disk_size` contradict each other (keep one of the two)
+         2 resources.disk.tier: `disk.tier` and `disk_tier` contradict each other (keep one of the two)",
+    );
+    check(
+        "infra: aws, disk: {iops: 1000}",
+        "2 resources.disk.iops: a gp3 volume has 3000 IOPS at least, which its size pays for (write `iops: 3000` or more, or leave it out)",
+    );
+    check(
+        "disk_tier: fast",
+        "2 resources.disk_tier: `fast` is not known here (write one of `low`, `medium`, `high`, `ultra`, `best`)",
+    );
+    let other = "only AWS provisions the speed of a disk: on other machines this changes nothing (add `infra: aws`, or leave it out)";
+    check("infra: gcp, disk_tier: high", &format!("2 resources.disk_tier: {other}\nok"));
+    check("infra: gcp, disk: {iops: 6000}", &format!("2 resources.disk: {other}\nok"));
+    check("infra: gcp, disk: {size: 500}", "ok");
+    check("infra: aws, disk_tier: high", "ok");
+}

@@ -285,6 +285,7 @@ fn table_and_types_agree() {
     // Ours beside SkyPilot's.
     let own = [
         "spares",
+        "resources.disk",
         "resources.enforce",
         "resources.gpu_specs",
         "resources.on_demand",

@@ -144,6 +144,7 @@ resources:
   accelerators:
     A100: 8
   cpus: 4+
+  disk_tier: best
   job_recovery:
     max_restarts_on_errors: 3
   spot: auto
@@ -185,7 +186,7 @@ run: |
 4 workdir: the repository is cloned by `setup` at the beginning of each attempt
 6 resources.infra: left out: gradus does not run jobs on a Kubernetes cluster
 7 resources.accelerators: `gradus plan` reads it, `gradus run` refuses it: GPUs can be requested only on a cloud or on nodes, and the job names none that can be used
-9 resources.disk_tier: left out: the kind of disk cannot be chosen yet
+9 resources.disk_tier: only AWS provisions the speed of a disk: on other machines this changes nothing
 10 resources.ports: left out: no port is opened to the network
 11 resources.spot_recovery: left out: there is one way to recover, which is the default: from the newest checkpoint
 12 resources.job_recovery.strategy: left out: there is one way to recover, which is the default: from the newest checkpoint
