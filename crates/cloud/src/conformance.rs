@@ -6,6 +6,7 @@
 
 use domain::rental::{EndRequest, MachineState, SeenMachine};
 use domain::run::Usage;
+use domain::volume::DiskTier;
 use domain::wire::Entry;
 use domain::{Elapsed, InstanceId};
 
@@ -63,7 +64,9 @@ fn nothing_is_known_before_a_launch(provider: &dyn Provider, instance: &Instance
     assert_eq!(seen(provider, instance), None, "what was never asked for is not seen");
     end(provider, instance);
     assert_eq!(last_events(provider, instance), [], "what was never asked for left no events");
-    let offer = offers(provider).expect("offers are listed").remove(0);
+    let mut offer = offers(provider).expect("offers are listed").remove(0);
+    // Who provisions no speed rents the disk that it has.
+    offer.node.volume = Some(DiskTier::High.volume());
     let token = format!("{instance}-token");
     LaunchRequest {
         members: vec![instance.clone()],

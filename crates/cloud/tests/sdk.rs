@@ -20,6 +20,7 @@ use cloud::ssh::{Executables, NodeReach};
 use cloud::tencent::{Tencent, TencentOptions, TencentSources};
 use cloud::{Aws, AwsOptions, AwsSettings, LaunchRequest, Provider, ProviderAnswer, ProviderCall};
 use domain::rental::EndRequest;
+use domain::volume::DiskTier;
 use domain::{InstanceId, Node, Offer, Timestamp};
 use serde_json::{Value, json};
 
@@ -127,10 +128,14 @@ fn sent_to_aws() -> Vec<Value> {
     let reach = ReachSettings { owner, socket, program, ssh_config: None, reach, door: None };
     let options = AwsOptions { ssh_from: Some("192.0.2.1".into()), ..AwsOptions::default() };
     let aws = Aws::new(AwsSettings { home: home.path().to_owned(), options, reach }, client());
-    for (kind, name, has_peers) in
-        [("us-east-1/us-east-1a/g4dn.xlarge/spot", "r-i1", false), ("us-east-1/c7i.large", "r-i2", true)]
-    {
-        let answer = aws.call(&ProviderCall::Launch(Box::new(request(kind, name, has_peers))));
+    for (kind, name, has_peers, tier) in [
+        ("us-east-1/us-east-1a/g4dn.xlarge/spot", "r-i1", false, None),
+        ("us-east-1/c7i.large", "r-i2", true, Some(DiskTier::High)),
+        ("us-east-1/p3.16xlarge", "r-i3", false, Some(DiskTier::Ultra)),
+    ] {
+        let mut request = request(kind, name, has_peers);
+        request.offer.node.volume = tier.map(DiskTier::volume);
+        let answer = aws.call(&ProviderCall::Launch(Box::new(request)));
         assert!(matches!(answer, ProviderAnswer::Accepted(_)), "{answer:?}");
     }
     aws.call(&ProviderCall::Observe(vec![InstanceId::new("r-i1")]));

@@ -129,7 +129,8 @@ mod tests {
     fn world(state: RunState) -> (World, RunId) {
         let id = RunId::new("r-1");
         let job = Job::parse("run: 'true'\nbudget: {max: $1}\ndeadline: 1h\n", "job.yaml").unwrap().job;
-        let node = Node { cpu: "sim".into(), cores: 8, memory: Bytes(1 << 40), disk_free: Bytes(1 << 40) };
+        let node =
+            Node { cpu: "sim".into(), cores: 8, memory: Bytes(1 << 40), disk_free: Bytes(1 << 40), volume: None };
         let rate = Rate::from_micros_per_hour(1_000_000);
         let offer = Offer { provider: "sim".into(), kind: "m1".into(), node, rate, price_source: "test".into() };
         let (reserve, assumptions) = ("$1".parse().unwrap(), Vec::new());

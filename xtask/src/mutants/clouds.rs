@@ -367,4 +367,24 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         to: ".filter(|instance|",
         test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "never_call_is_named" },
     },
+    SourceMutant {
+        name: "speed-is-not-asked-for",
+        harm: "IOPS and throughput are planned and paid for here, and the machine has the base speed",
+        file: "crates/cloud/src/aws/order.rs",
+        from: "if volume != Volume::BASE {",
+        to: "if volume.iops > 256_000 {",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "a_disk_is_asked_for_as_fast" },
+    },
+    SourceMutant {
+        name: "a-stopped-disk-has-no-speed",
+        harm: "the provisioned speed of a stopped machine's disk is billed by AWS and on no bill here",
+        file: "crates/cli/src/command/nodes/machines/kept.rs",
+        from: "_ => cloud::aws::disk_rate(catalog, Some(region), node),",
+        to: "_ => cloud::aws::disk_rate(catalog, Some(region), &Node { volume: None, ..node.clone() }),",
+        test: CargoTest {
+            package: "gradus-cli",
+            target: &["--bin", "gradus"],
+            filter: "a_stopped_machine_costs_its_disk",
+        },
+    },
 ];

@@ -34,6 +34,29 @@ fn the_parts_of_a_chosen_offer_add_up() {
     assert!(best["data_bytes_per_second"].as_f64().unwrap() > 1e9);
 }
 
+/// The disks inside a p4d hold 8 TB: what is more is read from its volume, whose speed is chosen, said and paid for.
+#[test]
+fn the_disk_of_a_machine_is_chosen_and_explained() {
+    let large = |resources: &str| {
+        let job = resnet(&format!("resources: {{cloud: aws, nodes: 1{resources}}}\n"));
+        job.replace("samples: 1281167, bytes: 147 GB", "samples: 90000000, bytes: 10 TB")
+    };
+    let offer = ["--why", "aws/us-east-1/p4d.24xlarge/on_demand"];
+    let workdir = Workdir::new();
+    let of = |job: &str| workdir.plan(job, &offer)["why"][0]["best"].clone();
+    let [inside, chosen, low] = [of(&resnet("")), of(&large("")), of(&large(", disk_tier: low"))];
+    assert_eq!((&inside["disk"]["demand"]["samples"], &inside["disk"]["iops"]), (&"inside".into(), &3_000.into()));
+    let disk = &chosen["disk"];
+    assert_eq!((&disk["demand"]["samples"], &disk["is_short"]), (&"volume".into(), &false.into()), "{disk}");
+    assert!(disk["iops"].as_u64() > Some(3_000) && disk["gib"].as_u64() > Some(9_313), "{disk}");
+    assert!(disk["why"].as_str().unwrap().contains(": samples are read from it at "), "{disk}");
+    assert_eq!((&low["disk"]["iops"], &low["disk"]["is_short"]), (&3_000.into(), &true.into()), "{low}");
+    let storage = |best: &Value| best["cost_micro_usd"]["storage"].as_i64();
+    assert!(storage(&chosen) > storage(&low), "{chosen} {low}");
+    let said = said(&large(""), &offer);
+    assert!(said.out.contains("  disk     ") && said.out.contains(" GiB of "), "{}", said.out);
+}
+
 #[test]
 fn why_and_why_not_are_said_in_words() {
     let said = said(&resnet(""), &["--why", "aws/us-east-1/p5en.48xlarge", "--why-not", "T4:1"]);

@@ -135,7 +135,7 @@ impl Aws {
     fn bid(&self, request: &LaunchRequest, choice: &MachineChoice) -> Rate {
         let offer = &request.offer;
         let catalog = Catalog::open(&self.settings.home).ok();
-        let disk = catalog.as_ref().map(|catalog| disk_rate(catalog, Some(&choice.region), offer.node.disk_free));
+        let disk = catalog.as_ref().map(|catalog| disk_rate(catalog, Some(&choice.region), &offer.node));
         let disk = disk.unwrap_or_default().micros_per_hour();
         let machine = |rate: Rate| Rate::from_micros_per_hour(rate.micros_per_hour().saturating_sub(disk));
         let on_demand = catalog.and_then(|catalog| rate(&catalog, &Cloud::Aws, &choice.region, &choice.machine, false));

@@ -1,23 +1,21 @@
 //! The offers of AWS, from the catalog: on demand and spot, in every region.
 
 use domain::listing::Cloud;
+use domain::volume::Volume;
 use domain::wants::Wants;
-use domain::{Bytes, Offer, Rate};
+use domain::{Bytes, Node, Offer, Rate};
 
 use super::NAME;
-use super::order::disk_gib;
 use crate::catalog::Catalog;
+use crate::rented::MachineChoice;
 use crate::rented::offers::{self, Listable};
-
-/// Disk space of a machine for its work, unless the job requests more.
-const DISK: Bytes = Bytes(100 << 30);
 
 /// Families whose processors do not run our executables, which are for x86-64.
 const ARM: [&str; 1] = ["g5g."];
 
 /// What of AWS is listed.
 const LISTS: Listable<'_> =
-    Listable { cloud: Cloud::Aws, provider: NAME, disk: DISK, leaves_out: &ARM, is_confirmed: true };
+    Listable { cloud: Cloud::Aws, provider: NAME, disk: Volume::LEAST_WORK, leaves_out: &ARM, is_confirmed: true };
 
 /// Everything that the catalog lists of AWS and that gradus can rent for a job that wants this, the cheapest first, without
 /// the price of a disk. Spot machines too, unless the job wants none: it is the plan that chooses.
@@ -25,19 +23,31 @@ pub fn offers(catalog: &Catalog, wants: &Wants) -> Vec<Offer> {
     offers::offers(catalog, wants, &LISTS)
 }
 
-/// The same offer with at least so much disk, and with the price of its disk in its rate.
-pub fn with_disk(catalog: &Catalog, offer: Offer, needed: Option<Bytes>) -> Offer {
-    offers::with_disk(catalog, &Cloud::Aws, offer, needed, disk_gib)
+/// The same offer with at least so much disk, that fast, and with the price of its disk in its rate.
+pub fn with_disk(catalog: &Catalog, offer: Offer, needed: Option<Bytes>, volume: Option<Volume>) -> Offer {
+    let disk_free = needed.map_or(offer.node.disk_free, |needed| offer.node.disk_free.max(needed));
+    let volume = volume.filter(|volume| *volume != Volume::BASE);
+    let node = Node { disk_free, volume, ..offer.node.clone() };
+    let choice = offer.kind.parse::<MachineChoice>().ok();
+    let rate = disk_rate(catalog, choice.as_ref().map(|choice| choice.region.as_str()), &node);
+    let disk = match volume {
+        None => format!("a disk of {} GiB", Volume::BASE.gib(disk_free)),
+        Some(volume) => format!("a disk of {} GiB, {volume}", volume.gib(disk_free)),
+    };
+    offers::priced(offer, node, rate, &disk)
 }
 
-/// What a disk with so much for work costs in a region, rounded up.
-pub fn disk_rate(catalog: &Catalog, region: Option<&str>, work: Bytes) -> Rate {
-    offers::disk_rate(catalog, &Cloud::Aws, region, disk_gib(work))
+/// What the disk of such a machine costs in a region, with its provisioned speed, rounded up.
+pub fn disk_rate(catalog: &Catalog, region: Option<&str>, node: &Node) -> Rate {
+    let volume = node.volume.unwrap_or(Volume::BASE);
+    let price = |service| offers::price(catalog, &Cloud::Aws, region, service);
+    offers::hourly(volume.month(volume.gib(node.disk_free), price))
 }
 
 #[cfg(test)]
 mod tests {
     use domain::accelerators::Accelerators;
+    use domain::volume::DiskTier;
     use domain::wants::Spot;
 
     use super::*;
@@ -79,16 +89,33 @@ mod tests {
     #[test]
     fn a_disk_is_paid_for_by_the_hour() {
         let catalog = Catalog::embedded().unwrap();
+        let rate = |region: &str, volume: Option<Volume>| {
+            let node = Node { disk_free: Volume::LEAST_WORK, volume, ..Node::default() };
+            disk_rate(&catalog, Some(region), &node).to_string()
+        };
         // 140 GiB at $0.08 a month are $11.20, in 730 hours.
-        assert_eq!(disk_rate(&catalog, Some("us-east-1"), DISK).to_string(), "$0.015343/h");
+        assert_eq!(rate("us-east-1", None), "$0.015343/h");
         // At $0.152 a month they are $21.28.
-        assert_eq!(disk_rate(&catalog, Some("sa-east-1"), DISK).to_string(), "$0.029151/h");
+        assert_eq!(rate("sa-east-1", None), "$0.029151/h");
+        // With 4,000 IOPS at $0.005 and 312 MiB/s at $0.04 a month they are $43.68, and $82.99 in São Paulo.
+        let high = Some(DiskTier::High.volume());
+        assert_eq!((rate("us-east-1", high), rate("sa-east-1", high)), ("$0.059836/h".into(), "$0.113688/h".into()));
+        // 140 GiB at $0.125 and 20,000 IOPS at $0.065 a month are $1,317.50.
+        let ultra = Some(DiskTier::Ultra.volume());
+        assert_eq!(rate("us-east-1", ultra), "$1.804795/h");
+        // The dearest that is known, $0.1518 and $0.0792, where AWS's list had no io2.
+        assert_eq!(rate("sa-east-1", ultra), "$2.198976/h");
         let here = Wants { regions: vec!["us-east-1".into()], ..Wants::default() };
         let offer = offers(&catalog, &here).remove(0);
-        let larger = with_disk(&catalog, offer.clone(), Some(Bytes(200 << 30)));
+        let larger = with_disk(&catalog, offer.clone(), Some(Bytes(200 << 30)), None);
         assert_eq!(larger.node.disk_free, Bytes(200 << 30));
         let more = larger.rate.micros_per_hour() - offer.rate.micros_per_hour();
         assert_eq!(more, 26_302, "240 GiB");
         assert!(larger.price_source.ends_with("of it $0.026302/h for a disk of 240 GiB"), "{}", larger.price_source);
+        let faster = with_disk(&catalog, offer.clone(), None, high);
+        assert_eq!(faster.rate.micros_per_hour() - offer.rate.micros_per_hour(), 59_836);
+        let said = "of it $0.059836/h for a disk of 140 GiB, gp3 with 7000 IOPS and 437 MiB/s";
+        assert!(faster.price_source.ends_with(said) && faster.node.volume == high, "{}", faster.price_source);
+        assert_eq!(with_disk(&catalog, offer, None, Some(Volume::BASE)).node.volume, None);
     }
 }

@@ -1,18 +1,13 @@
 //! The parameters of `RunInstances`, as a pure function.
 
 use domain::rental::LaunchRequest;
-use domain::{Bytes, Offer, Rate};
+use domain::volume::{Volume, VolumeKind};
+use domain::{Node, Rate};
 
 use super::wire::query::{EXPIRES_TAG, INSTANCE_TAG, MEMBERS_TAG, OWNER_TAG, Params, params};
 use super::wire::reservations::ReservedPlace;
 use super::wire::times::rfc3339;
 use crate::rented::MachineChoice;
-
-/// Disk space for the system and copied files, in addition to that of the work.
-const SYSTEM_GIB: u64 = 40;
-
-/// A gibibyte.
-const GIB: u64 = 1 << 30;
 
 /// The public parameter that names the image to boot: one with NVIDIA's driver where there is a GPU for it.
 pub fn image(choice: &MachineChoice) -> &'static str {
@@ -45,7 +40,6 @@ pub fn order(
     owner: &str,
     user_data: &str,
 ) -> Params {
-    let volume = volume_gib(&request.offer);
     let count = request.members.len().to_string();
     let mut sent = params([
         ("ImageId", &site.image),
@@ -58,13 +52,9 @@ pub fn order(
         ("MetadataOptions.HttpTokens", "required"),
         // A container on the machine must not have access to the machine's role.
         ("MetadataOptions.HttpPutResponseHopLimit", "1"),
-        ("BlockDeviceMapping.1.DeviceName", &site.root_device),
-        ("BlockDeviceMapping.1.Ebs.VolumeSize", &volume.to_string()),
-        ("BlockDeviceMapping.1.Ebs.VolumeType", "gp3"),
-        ("BlockDeviceMapping.1.Ebs.Encrypted", "true"),
-        ("BlockDeviceMapping.1.Ebs.DeleteOnTermination", "true"),
         ("UserData", &base64(user_data.as_bytes())),
     ]);
+    sent.extend(disk(site, &request.offer.node));
     let zone = site.reserved.as_ref().map(|reserved| reserved.zone.clone()).or_else(|| choice.zone.clone());
     sent.extend(zone.map(|zone| ("Placement.AvailabilityZone".to_owned(), zone)));
     sent.extend(interface(site));
@@ -84,6 +74,25 @@ pub fn order(
         sent.extend(reserved.is_block.then(|| ("InstanceMarketOptions.MarketType".into(), "capacity-block".into())));
     }
     sent.extend(tags(request, owner));
+    sent
+}
+
+/// The disk: that of the plan, as fast as it was planned. gp3 at its base needs no figures, and io2 takes no throughput.
+fn disk(site: &LaunchSite, node: &Node) -> Params {
+    let volume = node.volume.unwrap_or(Volume::BASE);
+    let mut sent = params([
+        ("BlockDeviceMapping.1.DeviceName", site.root_device.as_str()),
+        ("BlockDeviceMapping.1.Ebs.VolumeSize", &volume.gib(node.disk_free).to_string()),
+        ("BlockDeviceMapping.1.Ebs.VolumeType", volume.kind.word()),
+        ("BlockDeviceMapping.1.Ebs.Encrypted", "true"),
+        ("BlockDeviceMapping.1.Ebs.DeleteOnTermination", "true"),
+    ]);
+    if volume != Volume::BASE {
+        sent.push(("BlockDeviceMapping.1.Ebs.Iops".to_owned(), volume.iops.to_string()));
+        let has_throughput = volume.kind == VolumeKind::Gp3;
+        let throughput = ("BlockDeviceMapping.1.Ebs.Throughput".to_owned(), volume.throughput.to_string());
+        sent.extend(has_throughput.then_some(throughput));
+    }
     sent
 }
 
@@ -123,16 +132,6 @@ fn tags(request: &LaunchRequest, owner: &str) -> Params {
     sent
 }
 
-/// Disk size in GiB: that of the plan, and the system.
-fn volume_gib(offer: &Offer) -> u64 {
-    disk_gib(offer.node.disk_free)
-}
-
-/// Gibibytes of the disk of a machine with so much for its work.
-pub fn disk_gib(work: Bytes) -> u64 {
-    work.0.div_ceil(GIB) + SYSTEM_GIB
-}
-
 /// Base64 with padding, as clouds want user data.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -153,9 +152,12 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use domain::{InstanceId, Node, Timestamp};
+    use domain::volume::DiskTier;
+    use domain::{Bytes, InstanceId, Offer, Timestamp};
 
     use super::*;
+
+    const GIB: u64 = 1 << 30;
 
     #[test]
     fn machines_with_gpus_of_nvidia_have_its_driver() {
@@ -208,6 +210,28 @@ mod tests {
         is("TagSpecification.2.Tag.3.Value", "r-i1");
         is("TagSpecification.1.Tag.4.Value", "2015-08-30T12:36:00Z");
         assert!(!sent.keys().any(|name| name.starts_with("InstanceMarketOptions") || name.starts_with("Placement")));
+    }
+
+    #[test]
+    fn a_disk_is_asked_for_as_fast_as_it_was_planned() {
+        let (image, root_device, group) = ("ami-1".into(), "/dev/sda1".into(), "sg-1".into());
+        let site = LaunchSite { image, root_device, group, subnet: None, is_private: false, reserved: None };
+        let check = |volume: Option<Volume>, expected: &str| {
+            let node = Node { disk_free: Bytes(100 * GIB), volume, ..Node::default() };
+            let sent: BTreeMap<String, String> = disk(&site, &node).into_iter().collect();
+            let of = |name: &str| {
+                let value = sent.get(&format!("BlockDeviceMapping.1.Ebs.{name}"));
+                value.map_or("-", String::as_str).to_owned()
+            };
+            let names = ["VolumeType", "VolumeSize", "Iops", "Throughput", "Encrypted", "DeleteOnTermination"];
+            assert_eq!(names.map(of).join(" "), expected, "{volume:?}");
+        };
+        check(None, "gp3 140 - - true true");
+        check(Some(DiskTier::Low.volume()), "gp3 140 - - true true");
+        check(Some(DiskTier::High.volume()), "gp3 140 7000 437 true true");
+        check(Some(DiskTier::Ultra.volume()), "io2 140 20000 - true true");
+        // At most 1,000 IOPS per GiB.
+        check(Some(Volume::io2(256_000)), "io2 256 256000 - true true");
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub fn node(folder: &Path) -> io::Result<Node> {
         cores: u32::try_from(cores).unwrap_or(u32::MAX),
         memory: memory(&fs::read_to_string("/proc/meminfo")?)?,
         disk_free: Bytes(disk.f_bavail.saturating_mul(disk.f_frsize)),
+        volume: None,
     })
 }
 

@@ -5,7 +5,7 @@ use domain::listing::{Cloud, Listing};
 use domain::tariff::{Service, Tariff};
 use domain::terms::{Availability, PurchaseOption, is_distrusted};
 use domain::wants::{Spot, Wants};
-use domain::{Bytes, Node, Offer, Rate};
+use domain::{Bytes, Money, Node, Offer, Rate};
 
 use super::MachineChoice;
 use crate::catalog::Catalog;
@@ -82,7 +82,7 @@ fn offer(listing: &Listing, option: PurchaseOption, wants: &Wants, lists: &Lista
         is_spot: option == PurchaseOption::Spot,
     };
     let (cores, memory) = (listing.cores?, listing.memory?);
-    let node = Node { cpu: listing.instance_type.clone(), cores, memory, disk_free: lists.disk };
+    let node = Node { cpu: listing.instance_type.clone(), cores, memory, disk_free: lists.disk, volume: None };
     let price_source = format!("{}, {}", price.source, price.dated);
     Some(Offer { provider: lists.provider.into(), kind: choice.to_string(), node, rate: price.rate, price_source })
 }
@@ -99,22 +99,35 @@ pub fn with_disk(
     let gib = gib(disk);
     let choice = offer.kind.parse::<MachineChoice>().ok();
     let rate = disk_rate(catalog, cloud, choice.as_ref().map(|choice| choice.region.as_str()), gib);
+    let node = Node { disk_free: disk, ..offer.node.clone() };
+    priced(offer, node, rate, &format!("a disk of {gib} GiB"))
+}
+
+/// The same offer of a machine with such a disk, and with the price of the disk in its rate.
+pub(crate) fn priced(offer: Offer, node: Node, rate: Rate, disk: &str) -> Offer {
     Offer {
         rate: Rate::from_micros_per_hour(offer.rate.micros_per_hour().saturating_add(rate.micros_per_hour())),
-        price_source: format!("{}; of it {rate} for a disk of {gib} GiB", offer.price_source),
-        node: Node { disk_free: disk, ..offer.node },
+        price_source: format!("{}; of it {rate} for {disk}", offer.price_source),
+        node,
         ..offer
     }
 }
 
 /// What a disk costs in a region, rounded up: at the dearest price that is known where the cloud's own is not.
 pub fn disk_rate(catalog: &Catalog, cloud: &Cloud, region: Option<&str>, gib: u64) -> Rate {
-    let known = catalog.tariff(cloud, region, Service::SsdDisk).map(|tariff| tariff.price);
-    let Some(price) = known.or_else(|| Tariff::dearest(&catalog.tariffs, Service::SsdDisk)) else {
-        return Rate::default();
-    };
-    let month = i64::try_from(gib).unwrap_or(i64::MAX).saturating_mul(price.micros());
-    Rate::from_micros_per_hour(month.saturating_add(MONTH_HOURS - 1) / MONTH_HOURS)
+    let price = price(catalog, cloud, region, Service::SsdDisk).unwrap_or_default();
+    hourly(Money::from_micros(i64::try_from(gib).unwrap_or(i64::MAX).saturating_mul(price.micros())))
+}
+
+/// The price of a service in a region, or the dearest that is known where the cloud's own is not.
+pub(crate) fn price(catalog: &Catalog, cloud: &Cloud, region: Option<&str>, service: Service) -> Option<Money> {
+    let known = catalog.tariff(cloud, region, service).map(|tariff| tariff.price);
+    known.or_else(|| Tariff::dearest(&catalog.tariffs, service))
+}
+
+/// What costs so much in a month, by the hour, rounded up.
+pub(crate) fn hourly(month: Money) -> Rate {
+    Rate::from_micros_per_hour(month.micros().saturating_add(MONTH_HOURS - 1) / MONTH_HOURS)
 }
 
 /// A month, as clouds bill disks.

@@ -286,6 +286,7 @@ fn least(one: &Node, other: &Node) -> Node {
         cores: one.cores.min(other.cores),
         memory: Bytes(one.memory.0.min(other.memory.0)),
         disk_free: Bytes(one.disk_free.0.min(other.disk_free.0)),
+        volume: None,
     }
 }
 

@@ -11,7 +11,7 @@ mod server;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use cloud::aws::wire::answers::{Groups, ListedMachine};
+use cloud::aws::wire::answers::{Groups, Items, ListedMachine};
 use cloud::aws::wire::query::{self, Query, params};
 use cloud::aws::{Auditor, Client};
 use cloud::conformance::{Awaited, ProviderWorld};
@@ -87,6 +87,41 @@ fn the_provider_keeps_its_promises() {
     let proxy = Proxy::start(moto.port, None);
     let provider = provider(home.path(), proxy.port, ANY_KEY);
     cloud::conformance::check(&provider, &InstanceId::new("r-i1"), &AtOnce(Instant::now()));
+}
+
+/// moto takes the speed of a disk and does not list it, so that is read from what was sent.
+#[test]
+#[ignore = "needs moto: `cargo xtask test` provides it"]
+fn a_disk_is_rented_as_fast_as_it_was_planned() {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Volumes {
+        volume_set: Items<ListedVolume>,
+    }
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct ListedVolume {
+        size: String,
+        volume_type: String,
+    }
+    let (moto, home) = (Moto::start(None), tempfile::tempdir().unwrap());
+    let (provider, direct) = (provider(home.path(), moto.port, ANY_KEY), client(moto.port, ANY_KEY));
+    let mut fast = request("r-i1", "token");
+    fast.offer.node.volume = Some(domain::volume::DiskTier::High.volume());
+    assert!(matches!(launch(&provider, &fast), ProviderAnswer::Accepted(_)));
+    let listed = Query { service: "ec2", action: "DescribeVolumes", params: params([]) };
+    let listed: Volumes = direct.ask(REGION, &listed).unwrap();
+    let listed: Vec<String> =
+        listed.volume_set.item.iter().map(|volume| format!("{} {}", volume.volume_type, volume.size)).collect();
+    assert_eq!(listed, ["gp3 40"]);
+    let text = std::fs::read_to_string(home.path().join("instances/r-i1/aws.json")).unwrap();
+    let rental: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let sent = |name: &str| {
+        let name = format!("BlockDeviceMapping.1.Ebs.{name}");
+        let mut pairs = rental["params"].as_array().unwrap().iter();
+        pairs.find(|pair| pair[0] == name.as_str()).map(|pair| pair[1].as_str().unwrap().to_owned())
+    };
+    assert_eq!((sent("Iops").as_deref(), sent("Throughput").as_deref()), (Some("7000"), Some("437")));
 }
 
 #[test]

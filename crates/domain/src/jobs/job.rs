@@ -12,7 +12,7 @@ use crate::schedule::JobSchedule;
 use crate::sweep::Sweep;
 use crate::train::Train;
 use crate::units::{Bytes, Duration, Fraction};
-use crate::volume::DiskSpeed;
+use crate::volume::VolumeSpeed;
 use crate::wants::Wants;
 use crate::workload::{DataFacts, Workload};
 
@@ -163,8 +163,8 @@ pub struct Needs {
     /// Free disk.
     pub disk: Option<Bytes>,
     /// How fast the disk is, where the job states it.
-    #[serde(default, skip_serializing_if = "DiskSpeed::is_open")]
-    pub speed: DiskSpeed,
+    #[serde(default, skip_serializing_if = "VolumeSpeed::is_open")]
+    pub speed: VolumeSpeed,
     /// Whether a program is held to these cores and this memory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub enforce: bool,

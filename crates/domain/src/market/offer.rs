@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::money::Rate;
 use crate::units::Bytes;
+use crate::volume::Volume;
 
 /// One kind of machine at one price.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,4 +52,7 @@ pub struct Node {
     pub memory: Bytes,
     /// Free disk space for the work.
     pub disk_free: Bytes,
+    /// Its network volume, where that is rented faster than its base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<Volume>,
 }

@@ -164,7 +164,7 @@ impl DiskTier {
 /// How fast a job states that its disk is. What is left out is for the plan to choose, unless something is stated: then it is
 /// that of the tier, or of the base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct DiskSpeed {
+pub struct VolumeSpeed {
     /// Reads and writes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iops: Option<u32>,
@@ -185,10 +185,10 @@ pub struct NoVolume {
     pub hint: String,
 }
 
-impl DiskSpeed {
+impl VolumeSpeed {
     /// Whether the job leaves all of it to the plan.
     pub fn is_open(&self) -> bool {
-        *self == DiskSpeed::default()
+        *self == VolumeSpeed::default()
     }
 
     /// The volume that is stated; `None` where the plan chooses.
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn a_stated_speed_is_a_volume_or_says_what_to_write() {
         let check = |iops: Option<u32>, throughput: Option<u32>, tier: Option<DiskTier>, expected: &str| {
-            let shown = match (DiskSpeed { iops, throughput, tier }).volume() {
+            let shown = match (VolumeSpeed { iops, throughput, tier }).volume() {
                 Ok(Some(volume)) => volume.to_string(),
                 Ok(None) => "open".to_owned(),
                 Err(wrong) => format!("{}: {} ({})", wrong.key, wrong.message, wrong.hint),
@@ -341,9 +341,9 @@ mod tests {
 
     #[test]
     fn a_speed_that_is_not_stated_is_not_written() {
-        assert_eq!(serde_json::to_string(&DiskSpeed::default()).unwrap(), "{}");
-        let high = DiskSpeed { tier: Some(DiskTier::High), ..DiskSpeed::default() };
+        assert_eq!(serde_json::to_string(&VolumeSpeed::default()).unwrap(), "{}");
+        let high = VolumeSpeed { tier: Some(DiskTier::High), ..VolumeSpeed::default() };
         assert_eq!(serde_json::to_string(&high).unwrap(), r#"{"tier":"high"}"#);
-        assert_eq!(serde_json::from_str::<DiskSpeed>("{}").unwrap(), DiskSpeed::default());
+        assert_eq!(serde_json::from_str::<VolumeSpeed>("{}").unwrap(), VolumeSpeed::default());
     }
 }

@@ -21,6 +21,7 @@ pub(super) fn machine(text: &str) -> Offer {
             cores: number(cores, "cores") as u32,
             memory: gigabytes(memory, "GB"),
             disk_free: gigabytes(disk, "GB free"),
+            volume: None,
         },
         rate: price.parse::<Rate>().unwrap(),
         price_source: "test".into(),

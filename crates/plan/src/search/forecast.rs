@@ -69,8 +69,10 @@ pub fn forecast<E: Estimator>(
     };
     let leaving = constraints.leaving(priced);
     let anchors = constraints.admission.anchors(candidate.terms, candidate.nodes);
+    let provisioned = candidate.volume.map_or(Money::default(), |volume| volume.provisioned(&priced.tariffs));
     let cost_of = |timeline: &RunTimeline| {
-        timeline::cost(spec, priced, candidate.terms, (candidate.nodes, anchors), timeline, &leaving).total()
+        let machines = (candidate.nodes, anchors);
+        timeline::cost(spec, priced, candidate.terms, machines, timeline, &leaving, provisioned).total()
     };
     let total = candidate.cost.total();
     let [low, high] = match simulated {

@@ -18,6 +18,7 @@ pub mod parallel;
 #[cfg(test)]
 mod tests;
 pub mod timeline;
+pub mod volume;
 pub mod workload;
 
 use std::collections::BTreeMap;
@@ -44,6 +45,7 @@ pub use parallel::simplest::LAYOUT_MARGIN;
 pub use parallel::words::{layout_words, program_words};
 pub use parallel::{Estimator, Infeasible, ParallelConfig, RequiredMemory};
 pub use timeline::{DataLocality, Egress, RunProfile, RunTimeline, UnknownTariff, unknown_tariffs};
+pub use volume::{SamplesIn, VolumeChoice, VolumeDemand};
 pub use workload::{
     JobFacts, LayoutRequest, ParallelChoice, ProgramProfile, ResolvedNetwork, ResolvedWorkload, TrainingSpec, resolve,
 };
@@ -82,6 +84,8 @@ pub struct Candidate {
     pub availability: Availability,
     pub nodes: u32,
     pub timeline: RunTimeline,
+    /// The volume of each machine; `None` on a cloud that provisions no speed.
+    pub volume: Option<VolumeChoice>,
     pub cost: Cost,
     /// Kilograms of CO₂, where the region's grid is known.
     pub kilograms: Option<f64>,
@@ -245,12 +249,15 @@ impl<'a, E: Estimator> Search<'a, E> {
         let policy = timeline::policy(&constraints.admission, priced);
         let profile = RunProfile::of(self.spec, priced, gpu, nodes, step, start);
         let timeline = profile.timeline(self.spec, terms, policy, availability);
+        let volume = VolumeChoice::of(self.spec, priced, nodes, &timeline, &constraints.admission.needs);
+        let provisioned = volume.map_or(Money::default(), |volume| volume.provisioned(&priced.tariffs));
         Candidate {
             listing,
             terms,
             availability: priced.availability(terms),
             nodes,
             timeline,
+            volume,
             cost: timeline::cost(
                 self.spec,
                 priced,
@@ -258,6 +265,7 @@ impl<'a, E: Estimator> Search<'a, E> {
                 (nodes, constraints.admission.anchors(terms, nodes)),
                 &timeline,
                 &constraints.leaving(priced),
+                provisioned,
             ),
             kilograms: timeline::emitted(priced, nodes, gpu.power, &timeline).map(|carbon| carbon.kilograms),
             verdict,

@@ -5,6 +5,7 @@ mod cases;
 mod constraints;
 mod filters;
 mod simplest;
+mod volumes;
 
 use domain::gpu::{Gpu, GpuArchitecture, GpuMemoryKind, GpuTraits, Link, Rates};
 use domain::listing::{Cloud, Fabric, Gpus as ListedGpus, Listing, Price};
@@ -127,7 +128,12 @@ prop_compose! {
 fn spec(batch: u64, steps: u64, per_core: Option<f64>, heads: u32, recompute: bool) -> TrainingSpec {
     TrainingSpec {
         length: RunLength { batch, steps, evaluated: 1000 },
-        data: DataDemand { per_core, bytes: Bytes(140_000_000_000), disk: domain::tariff::Service::SsdDisk },
+        data: DataDemand {
+            per_core,
+            bytes: Bytes(140_000_000_000),
+            sample: 0.0,
+            disk: domain::tariff::Service::SsdDisk,
+        },
         checkpoints: CheckpointFigures {
             state: Bytes(1_200_000_000),
             weights: Bytes(400_000_000),
@@ -239,13 +245,24 @@ fn by_force(spec: &TrainingSpec, market: &MarketIndex, estimator: Rough, constra
                 let profile = RunProfile::of(spec, priced, &device.gpu, *nodes, config.step, config.start);
                 let timeline =
                     profile.timeline(spec, terms, timeline::policy(&constraints.admission, priced), availability);
+                let volume = VolumeChoice::of(spec, priced, *nodes, &timeline, &constraints.admission.needs);
+                let provisioned = volume.map_or(Money::default(), |volume| volume.provisioned(&priced.tariffs));
                 let candidate = Candidate {
                     listing: index,
                     terms,
                     availability: priced.availability(terms),
                     nodes: *nodes,
                     timeline,
-                    cost: timeline::cost(spec, priced, terms, (*nodes, 0), &timeline, &constraints.leaving(priced)),
+                    cost: timeline::cost(
+                        spec,
+                        priced,
+                        terms,
+                        (*nodes, 0),
+                        &timeline,
+                        &constraints.leaving(priced),
+                        provisioned,
+                    ),
+                    volume,
                     kilograms: None,
                     verdict: config.verdict,
                     simpler: None,

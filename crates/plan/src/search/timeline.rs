@@ -11,7 +11,7 @@ use super::workload::TrainingSpec;
 use crate::estimate::limits::{self, PreprocessingRate, Supply};
 use crate::money::carbon::{Emissions, carbon};
 use crate::money::cost::elapsed;
-use crate::money::{Cost, Stored, Transferred, kept, moved, rent};
+use crate::money::{Cost, Stored, Transferred, kept, monthly, moved, rent};
 use crate::spot::{CheckpointOverhead, OutagePolicy, OutageProfile, SpotAvailability, interval};
 use domain::tariff::Service;
 use domain::wants::Spot;
@@ -145,7 +145,8 @@ pub struct Egress {
 }
 
 /// The cost of a timeline on so many machines, of which `anchors` are on demand whatever the terms of the others: they are
-/// paid for from start to end, also while spot machines are waited for.
+/// paid for from start to end, also while spot machines are waited for. The provisioned speed of each machine's volume costs
+/// `provisioned` in a month.
 pub fn cost(
     spec: &TrainingSpec,
     priced: &PricedListing,
@@ -153,6 +154,7 @@ pub fn cost(
     (nodes, anchors): (u32, u32),
     timeline: &RunTimeline,
     leaving: &Egress,
+    provisioned: Money,
 ) -> Cost {
     let at = |terms: PurchaseOption, machines: u32, seconds: f64| {
         priced.rate(terms).map_or(Money::default(), |rate| rent(rate, machines, elapsed(seconds)))
@@ -176,7 +178,7 @@ pub fn cost(
         compute: at(terms, others, timeline.rented)
             + at(on_demand, others, timeline.fallen_back)
             + at(on_demand, anchors, timeline.wall),
-        storage: keep(bytes(spec.data.bytes, u64::from(nodes)), disk),
+        storage: keep(bytes(spec.data.bytes, u64::from(nodes)), disk) + monthly(provisioned, nodes, wall),
         checkpoints: keep(bytes(spec.checkpoints.state, u64::from(spec.checkpoints.keep)), priced.tariffs.objects),
         egress: data + leave(spec.checkpoints.weights, priced.tariffs.egress),
     }
@@ -196,14 +198,19 @@ fn disk_service(spec: &TrainingSpec, priced: &PricedListing) -> Option<Service> 
 /// service it is, and, where there is one, another cloud's price as an upper bound.
 pub type UnknownTariff = (bool, Service, Option<Money>);
 
-/// Every service that a run on a listing pays for at an unknown price.
-pub fn unknown_tariffs(spec: &TrainingSpec, priced: &PricedListing, leaving: &Egress) -> Vec<UnknownTariff> {
+/// Every service that a run on a listing pays for at an unknown price, `provisioned` for the volumes among them.
+pub fn unknown_tariffs(
+    spec: &TrainingSpec,
+    priced: &PricedListing,
+    leaving: &Egress,
+    provisioned: impl IntoIterator<Item = Service>,
+) -> Vec<UnknownTariff> {
     let there = [
         (spec.data.bytes.0 > 0).then(|| disk_service(spec, priced)).flatten(),
         (spec.checkpoints.state.0 > 0).then_some(Service::Objects),
         (spec.checkpoints.weights.0 > 0).then_some(Service::Egress),
     ];
-    let there = there.into_iter().flatten().map(|service| (false, service, priced.tariffs));
+    let there = there.into_iter().flatten().chain(provisioned).map(|service| (false, service, priced.tariffs));
     let data = match leaving.distance {
         DataLocality::None => None,
         DataLocality::Region => Some((true, Service::CrossRegion, leaving.tariffs)),

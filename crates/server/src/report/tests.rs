@@ -26,7 +26,7 @@ fn job(name: &str) -> Job {
 fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
     let run = RunId::new(format!("{word}-1"));
     let (instance, rate) = (run.instance(1), Rate::from_micros_per_hour(350_000));
-    let node = Node { cpu: word.into(), cores: 2, memory: Bytes(8 << 30), disk_free: Bytes(1 << 40) };
+    let node = Node { cpu: word.into(), cores: 2, memory: Bytes(8 << 30), disk_free: Bytes(1 << 40), volume: None };
     let offer =
         Offer { provider: word.into(), kind: word.into(), node, rate, price_source: format!("`--price` {word}") };
     let plan = domain::Plan {

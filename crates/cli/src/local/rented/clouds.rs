@@ -13,13 +13,15 @@ use cloud::lambda::{self, Lambda, LambdaOptions};
 use cloud::rented::{CloudApi, MachineChoice, ReachSettings, Rented, offers};
 use cloud::tencent::{self, Tencent, TencentOptions};
 use cloud::{Aws, AwsOptions, AwsSettings, Catalog, Provider, SshSettings};
+use domain::job::Needs;
 use domain::listing::Cloud;
 use domain::wants::Wants;
-use domain::{Bytes, Job, Offer, Rate};
+use domain::{Job, Offer, Rate};
 use serde::de::DeserializeOwned;
 use server::Home;
 use store::WebClient;
 
+use super::volumes::Volumes;
 use crate::error::{Error, exit};
 use crate::settings::GlobalSettings;
 
@@ -108,12 +110,17 @@ impl RentedCloud {
         }
     }
 
-    /// What of the catalog a job may be rented, the cheapest first, with the price of a disk where that is paid for by itself.
-    pub fn offers(&self, catalog: &Catalog, wants: &Wants, disk: Option<Bytes>) -> Vec<Offer> {
+    /// What of the catalog a job may be rented, the cheapest first, with the price of a disk where that is paid for by itself:
+    /// where its speed is provisioned, of one of `volumes`.
+    pub fn offers(&self, catalog: &Catalog, (wants, needs): (&Wants, &Needs), volumes: &Volumes) -> Vec<Offer> {
+        let disk = needs.disk;
         let mut offers: Vec<Offer> = match self {
             RentedCloud::Aws { .. } => {
-                let all = cloud::aws::offers(catalog, wants).into_iter();
-                all.map(|offer| cloud::aws::with_disk(catalog, offer, disk)).collect()
+                let with_disk = |offer: Offer| {
+                    let (disk, volume) = volumes.disk(&offer, needs);
+                    cloud::aws::with_disk(catalog, offer, disk, volume)
+                };
+                cloud::aws::offers(catalog, wants).into_iter().map(with_disk).collect()
             }
             RentedCloud::Lambda(api) => api.offers(catalog, wants),
             RentedCloud::Gcp(api) => {
@@ -145,7 +152,7 @@ impl RentedCloud {
         let choice = offer.kind.parse::<MachineChoice>().ok();
         let (region, work) = (choice.as_ref().map(|choice| choice.region.as_str()), offer.node.disk_free);
         match self {
-            RentedCloud::Aws { .. } => cloud::aws::disk_rate(catalog, region, work),
+            RentedCloud::Aws { .. } => cloud::aws::disk_rate(catalog, region, &offer.node),
             // Its machines hold their disks.
             RentedCloud::Lambda(_) => Rate::default(),
             RentedCloud::Gcp(_) => offers::disk_rate(catalog, &Cloud::Gcp, region, gcp::disk_gib(work)),

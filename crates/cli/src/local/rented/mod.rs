@@ -7,6 +7,7 @@ mod image;
 #[cfg(test)]
 mod phantoms;
 mod ranked;
+pub mod volumes;
 mod zones;
 
 use std::collections::BTreeSet;
@@ -29,6 +30,7 @@ use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use image::of_image;
 use ranked::{Chosen, Ranked, ranked};
+use volumes::{Volumes, with_disks};
 use zones::{Zones, zones};
 
 pub use clouds::{RentedCloud, asked_for, providers};
@@ -67,8 +69,8 @@ pub fn plan(
     let cloud = RentedCloud::open(name, settings, home)?;
     let mut catalog = Catalog::open(&settings.home)?;
     constraints::described(job, &mut catalog)?;
-    let offers = cloud.offers(&catalog, &job.wants, job.needs.disk);
-    let Ranked { offers, chosen } = ranked(job, &catalog, offers)?;
+    let offered = |volumes: &Volumes| cloud.offers(&catalog, (&job.wants, &job.needs), volumes);
+    let Ranked { offers, chosen, volumes } = ranked(job, &catalog, offered)?;
     if offers.is_empty() {
         let message = format!("the catalog has no machine of `{name}` that is what `resources` asks for");
         return Err(Error::Usage { message, hint: format!("`gradus offers --cloud {name}` lists what there is") });
@@ -86,6 +88,7 @@ pub fn plan(
         let disk = cloud.disk_rate(&catalog, &plan.offer);
         foretell(&mut plan, job, chosen, disk);
     }
+    plan.assumptions.extend(volumes.reason(&plan.offer));
     plan.assumptions.extend(of_image(job, &catalog, &plan.offer));
     plan.assumptions.extend(of_price(&catalog, &plan.offer, day_of(jiff::Timestamp::now())));
     let others: Vec<Offer> = fitting.into_iter().map(|at| offers[at].clone()).collect();
@@ -93,7 +96,8 @@ pub fn plan(
     spread(&mut plan, job, others, &zones);
     if job.wants.on_demand > 0 {
         let wants = Wants { spot: Spot::Never, ..job.wants.clone() };
-        anchor(&mut plan, job, &cloud.offers(&catalog, &wants, job.needs.disk), is_foretold)?;
+        let on_demand = cloud.offers(&catalog, (&wants, &job.needs), &volumes);
+        anchor(&mut plan, job, &on_demand, is_foretold)?;
     }
     Ok(plan)
 }
@@ -140,13 +144,13 @@ fn anchor(plan: &mut Plan, job: &Job, on_demand: &[Offer], is_foretold: bool) ->
 
 /// Puts what the search says of time and cost into a plan, with the price of the disks.
 fn foretell(plan: &mut Plan, job: &Job, chosen: Chosen, disk: Rate) {
-    let Chosen { forecast, assumptions } = chosen;
-    let disk = disk.times(job.nodes());
-    let with_disk = |cost: Money, time: Duration| cost + disk.cost(Elapsed(time.micros()));
+    let Chosen { forecast, storage, assumptions } = chosen;
+    let (disks, usual) = (disk.times(job.nodes()), forecast.time.middle);
+    let with_disks = |cost: Money, time: Duration| with_disks(cost, storage, disks, (time, usual));
     let cost = CostSpread {
-        low: with_disk(forecast.cost.low, forecast.time.low),
-        middle: with_disk(forecast.cost.middle, forecast.time.middle),
-        high: with_disk(forecast.cost.high, forecast.time.high),
+        low: with_disks(forecast.cost.low, forecast.time.low),
+        middle: with_disks(forecast.cost.middle, forecast.time.middle),
+        high: with_disks(forecast.cost.high, forecast.time.high),
     };
     (plan.time, plan.cost) = (Some(forecast.time), Some(cost));
     plan.reserve = job.budget.map_or(cost.high, |budget| budget.max);

@@ -6,7 +6,7 @@ use std::path::Path;
 use cloud::Catalog;
 use cloud::rented::MachineChoice;
 use domain::wants::Spot;
-use domain::{Job, Offer};
+use domain::{Job, Money, Offer};
 use plan::estimate::{Device, FittedCoefficients};
 use plan::search::{
     Candidate, Estimates, Forecast, PurchaseOption, Recommendation, Search, SearchResult, choose, forecast, resolve,
@@ -15,6 +15,7 @@ use plan::search::{
 
 use super::constraints::{market, question};
 use super::cores::estimate_ahead;
+use super::volumes::Volumes;
 use crate::error::Error;
 
 /// Offers in their order, and what is known of the first one.
@@ -23,11 +24,15 @@ pub struct Ranked {
     pub offers: Vec<Offer>,
     /// Time and cost on the first one, why it is chosen, and what was assumed; none where nothing says what is trained.
     pub chosen: Option<Chosen>,
+    /// The volumes that the search chose.
+    pub volumes: Volumes,
 }
 
 /// What the search says of its choice.
 pub struct Chosen {
     pub forecast: Forecast,
+    /// What of the cost is for disks.
+    pub storage: Money,
     pub assumptions: Vec<String>,
 }
 
@@ -35,19 +40,20 @@ pub struct Chosen {
 const SEED: u64 = 1;
 
 /// Ranks what a job may be rented. Without a search, spot machines stay out unless nothing else is asked for, and the
-/// cheapest is the first.
+/// cheapest is the first. `offered` is what there is, with volumes that the search has chosen.
 ///
 /// # Errors
 /// [`Error::Usage`] for words that nothing in the catalog has.
-pub fn ranked(job: &Job, catalog: &Catalog, offers: Vec<Offer>) -> Result<Ranked, Error> {
-    let unranked = |mut offers: Vec<Offer>| {
+pub fn ranked(job: &Job, catalog: &Catalog, offered: impl Fn(&Volumes) -> Vec<Offer>) -> Result<Ranked, Error> {
+    let unranked = |volumes: Volumes| {
+        let mut offers = offered(&volumes);
         let is_meant = |choice: MachineChoice| !choice.is_spot || job.wants.spot == Spot::Only;
         offers.retain(|offer| offer.kind.parse().is_ok_and(is_meant));
-        Ok(Ranked { offers, chosen: None })
+        Ok(Ranked { offers, chosen: None, volumes })
     };
     let bytes = plan::search::workload::model_file(job).and_then(|path| std::fs::read(Path::new(path)).ok());
-    let Ok(subject) = resolve(job, bytes.as_deref()) else { return unranked(offers) };
-    let Ok(coefficients) = FittedCoefficients::embedded() else { return unranked(offers) };
+    let Ok(subject) = resolve(job, bytes.as_deref()) else { return unranked(Volumes::default()) };
+    let Ok(coefficients) = FittedCoefficients::embedded() else { return unranked(Volumes::default()) };
     let mut question = question(job, catalog, None)?;
     question.nodes = vec![job.nodes()];
     let market = market(catalog);
@@ -55,6 +61,7 @@ pub fn ranked(job: &Job, catalog: &Catalog, offers: Vec<Offer>) -> Result<Ranked
     let mut search = Search::new(&subject.spec, &market, estimator());
     estimate_ahead(&mut search, &question, estimator);
     let answer = search.answer(&question);
+    let volumes = Volumes::of(&market, &answer);
     let forecast_of = |search: &mut Search<Estimates>, candidate: &Candidate| {
         let priced = &market.listings[candidate.listing];
         let config = search.config_of(candidate)?.clone();
@@ -69,7 +76,7 @@ pub fn ranked(job: &Job, catalog: &Catalog, offers: Vec<Offer>) -> Result<Ranked
         |search: &mut Search<Estimates>, candidate: &Candidate| forecast_of(search, candidate).is_none_or(risky);
     let picks = choose(&answer, &question, |candidate| is_risky(&mut search, candidate));
     let Some(pick) = picks.into_iter().find(|pick| pick.role == Recommendation::Recommended) else {
-        return unranked(offers);
+        return unranked(volumes);
     };
     let mut ranks: BTreeMap<(&str, &str, bool), usize> = BTreeMap::new();
     for (rank, index) in order(&answer, pick.candidate).into_iter().enumerate() {
@@ -83,18 +90,19 @@ pub fn ranked(job: &Job, catalog: &Catalog, offers: Vec<Offer>) -> Result<Ranked
         ranks.get(&(choice.region.as_str(), choice.machine.as_str(), choice.is_spot)).copied()
     };
     let mut known: Vec<(usize, Offer)> =
-        offers.iter().filter_map(|offer| Some((rank(offer)?, offer.clone()))).collect();
+        offered(&volumes).into_iter().filter_map(|offer| Some((rank(&offer)?, offer))).collect();
     known.sort_by_key(|(rank, _)| *rank);
     // What is recommended may be a machine that gradus cannot rent.
-    let Some(best) = known.first().map(|(rank, _)| *rank) else { return unranked(offers) };
+    let Some(best) = known.first().map(|(rank, _)| *rank) else { return unranked(volumes) };
     let why = format!("`gradus plan` recommends this machine: {}", pick.why);
     let fastest = &answer.candidates[pick.candidate];
     let simpler = search.simpler(&question, fastest);
     let chosen = simplest(fastest, &simpler, |candidate| is_risky(&mut search, candidate));
+    let storage = chosen.cost.storage;
     let chosen = forecast_of(&mut search, &chosen).filter(|_| best == 0);
     let assumptions = subject.assumptions.iter().cloned().chain([why]).collect();
-    let chosen = chosen.map(|forecast| Chosen { forecast, assumptions });
-    Ok(Ranked { offers: known.into_iter().map(|(_, offer)| offer).collect(), chosen })
+    let chosen = chosen.map(|forecast| Chosen { forecast, storage, assumptions });
+    Ok(Ranked { offers: known.into_iter().map(|(_, offer)| offer).collect(), chosen, volumes })
 }
 
 /// All candidates: the plan's choice, then the others by cost times time.

@@ -4,11 +4,11 @@ use super::super::keys::{DiskKeys, Resources};
 use super::clash;
 use crate::problem::Problem;
 use crate::units::Bytes;
-use crate::volume::DiskSpeed;
+use crate::volume::VolumeSpeed;
 
 /// The size and the speed that `disk`, `disk_size` and `disk_tier` state. Keys that say the same thing twice, and differently,
 /// and a speed that no volume has, are problems.
-pub(super) fn disk(resources: &Resources, problems: &mut Vec<Problem>) -> (Option<Bytes>, DiskSpeed) {
+pub(super) fn disk(resources: &Resources, problems: &mut Vec<Problem>) -> (Option<Bytes>, VolumeSpeed) {
     let DiskKeys { size, iops, throughput, tier } = resources.disk.unwrap_or_default();
     if let (Some(one), Some(other)) = (size, resources.disk_size)
         && one != other
@@ -22,7 +22,7 @@ pub(super) fn disk(resources: &Resources, problems: &mut Vec<Problem>) -> (Optio
         let message = "`disk.tier` and `disk_tier` contradict each other";
         clash(problems, "resources.disk.tier", message, "keep one of the two");
     }
-    let speed = DiskSpeed { iops, throughput, tier: tier.or(resources.disk_tier) };
+    let speed = VolumeSpeed { iops, throughput, tier: tier.or(resources.disk_tier) };
     if let Err(wrong) = speed.volume() {
         clash(problems, &format!("resources.disk.{}", wrong.key), &wrong.message, &wrong.hint);
     }

@@ -134,12 +134,12 @@ fn a_choice_between_machines_is_made() {
 
 #[test]
 fn the_speed_of_a_disk_is_stated_in_either_form() {
-    use crate::volume::{DiskSpeed, DiskTier};
+    use crate::volume::{DiskTier, VolumeSpeed};
     let needs = |resources: &str| {
         let text = run_with(&format!("resources: {{infra: aws, {resources}}}"));
         crate::Job::parse(&text, "job.yaml").expect("a job").job.needs
     };
-    let tier = |tier| DiskSpeed { tier: Some(tier), ..DiskSpeed::default() };
+    let tier = |tier| VolumeSpeed { tier: Some(tier), ..VolumeSpeed::default() };
     assert!(needs("disk_size: 256").speed.is_open());
     assert_eq!(needs("disk: {size: 256}"), needs("disk_size: 256"));
     assert_eq!(needs("disk_tier: high").speed, tier(DiskTier::High));
@@ -149,7 +149,7 @@ fn the_speed_of_a_disk_is_stated_in_either_form() {
     for none in ["disk_tier: none", "disk_tier: ", "disk: ", "disk: {}"] {
         assert!(needs(none).speed.is_open(), "{none}");
     }
-    let stated = DiskSpeed { iops: Some(6_000), throughput: Some(500), tier: None };
+    let stated = VolumeSpeed { iops: Some(6_000), throughput: Some(500), tier: None };
     assert_eq!(needs("disk: {iops: 6000, throughput: 500}").speed, stated);
     let check = |line: &str, expected: &str| check(&run_with(&format!("resources: {{{line}}}")), expected);
     check(

@@ -57,6 +57,8 @@ mod tests {
         assert_eq!(aws("BoxUsage:g5.xlarge"), "machine");
         assert_eq!(aws("USW2-SpotUsage:p4d.24xlarge"), "machine");
         assert_eq!(aws("EBS:VolumeUsage.gp3"), "disk");
+        assert_eq!(aws("EBS:VolumeP-IOPS.gp3"), "disk");
+        assert_eq!(aws("USW2-EBS:VolumeP-Throughput.gp3"), "disk");
         assert_eq!(aws("EBS:SnapshotUsage"), "snapshot");
         assert_eq!(aws("DataTransfer-Out-Bytes"), "traffic");
         assert_eq!(aws("USE1-USW2-AWS-Out-Bytes"), "traffic");

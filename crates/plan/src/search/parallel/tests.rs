@@ -21,7 +21,7 @@ use crate::search::workload::{
 fn spec(batch: u64, division: ParallelChoice) -> TrainingSpec {
     TrainingSpec {
         length: RunLength { batch, steps: 100, evaluated: 0 },
-        data: DataDemand { per_core: None, bytes: Bytes(1 << 30), disk: Service::PlainDisk },
+        data: DataDemand { per_core: None, bytes: Bytes(1 << 30), sample: 0.0, disk: Service::PlainDisk },
         checkpoints: CheckpointFigures { state: Bytes(1 << 30), weights: Bytes(1 << 29), keep: 3, every: None },
         network: NetworkFigures { multiply_adds: 4e12, blocks: 32, heads: 32, key_heads: 32, tokens: 4096, experts: 0 },
         program: ProgramOptions {

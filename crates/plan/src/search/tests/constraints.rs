@@ -206,13 +206,17 @@ fn feasible(search: &mut Search<Rough>, constraints: &Constraints) -> BTreeSet<K
             };
             let profile = RunProfile::of(spec, priced, gpu, nodes, config.step, config.start);
             let timeline = profile.timeline(spec, terms, policy, availability);
+            let volume = VolumeChoice::of(spec, priced, nodes, &timeline, &constraints.admission.needs);
+            let provisioned = volume.map_or(Money::default(), |volume| volume.provisioned(&priced.tariffs));
+            let leaving = constraints.leaving(priced);
             let candidate = Candidate {
                 listing,
                 terms,
                 availability: there(priced.listing, terms),
                 nodes,
                 timeline,
-                cost: timeline::cost(spec, priced, terms, (nodes, 0), &timeline, &constraints.leaving(priced)),
+                cost: timeline::cost(spec, priced, terms, (nodes, 0), &timeline, &leaving, provisioned),
+                volume,
                 kilograms: timeline::emitted(priced, nodes, gpu.power, &timeline).map(|carbon| carbon.kilograms),
                 verdict: config.verdict,
                 simpler: None,

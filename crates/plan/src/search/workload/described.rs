@@ -134,7 +134,15 @@ fn demand(job: &Job, input: &InputSpec, seen: u64, assumptions: &mut Vec<String>
             Some(per_core)
         }
     };
-    DataDemand { per_core, bytes: data, disk: if input.has_images { Service::SsdDisk } else { Service::PlainDisk } }
+    // Samples of text fill sequences of another length.
+    let stated = job.data.bytes.zip(job.data.samples);
+    let stated = stated.filter(|(_, samples)| samples.0 > 0 && input.tokens.is_none());
+    DataDemand {
+        per_core,
+        bytes: data,
+        sample: stated.map_or(sample_bytes as f64, |(bytes, samples)| bytes.0 as f64 / samples.0 as f64),
+        disk: if input.has_images { Service::SsdDisk } else { Service::PlainDisk },
+    }
 }
 
 fn program(workload: &Workload) -> ProgramOptions {

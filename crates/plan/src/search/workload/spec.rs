@@ -48,6 +48,9 @@ pub struct DataDemand {
     /// Bytes of the data in all.
     #[serde(rename = "data")]
     pub bytes: Bytes,
+    /// Bytes of a sample as it is stored; 0 where samples stay in memory once they were read.
+    #[serde(skip)]
+    pub sample: f64,
     /// The disk that the data needs: a fast one where many small samples are read in random order.
     pub disk: Service,
 }

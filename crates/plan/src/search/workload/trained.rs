@@ -171,7 +171,10 @@ fn data(job: &Job, train: &Train, samples: Option<[u64; 3]>) -> DataDemand {
     };
     let training = samples.map_or(0, |[training, ..]| training);
     let bytes = job.data.bytes.unwrap_or_else(|| Bytes(training.saturating_mul(bytes)));
-    DataDemand { per_core, bytes, disk }
+    // Texts and what is preloaded stay in memory.
+    let is_read = train.data.text.is_none() && train.data.preload.is_none();
+    let sample = if is_read && training > 0 { bytes.0 as f64 / training as f64 } else { 0.0 };
+    DataDemand { per_core, bytes, sample, disk }
 }
 
 fn program(train: &Train) -> ProgramOptions {

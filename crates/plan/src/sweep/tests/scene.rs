@@ -76,7 +76,8 @@ fn base(sweep: &Sweep, budget: Option<&str>) -> Job {
 impl Scene {
     pub fn new(sweep: &Sweep, budget: Option<&str>, seed: u64) -> Scene {
         let job = base(sweep, budget);
-        let node = Node { cpu: "sim".into(), cores: 8, memory: Bytes(1 << 40), disk_free: Bytes(1 << 40) };
+        let node =
+            Node { cpu: "sim".into(), cores: 8, memory: Bytes(1 << 40), disk_free: Bytes(1 << 40), volume: None };
         let rate = Rate::from_micros_per_hour(RATE);
         let offer = Offer { provider: "sim".into(), kind: "m1".into(), node, rate, price_source: "test".into() };
         let plan = plan(&job, &offer, &Known::default()).unwrap();

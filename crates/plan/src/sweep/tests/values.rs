@@ -33,8 +33,8 @@ fn a_table_has_its_rows_in_their_order() {
     assert_eq!([said(1), said(2), said(3)], ["0.1 1", "0.2 2", "0.1 1"], "equal rows are trials each");
     assert_eq!(most(&Sweep { trials: Some(2), ..table.clone() }), 2);
     let base = domain::Job::parse("run: echo\nenvs: {LR: 9, OTHER: kept}\n", "job.yaml").unwrap().job;
-    let node =
-        domain::Node { cpu: "sim".into(), cores: 8, memory: domain::Bytes(1 << 40), disk_free: domain::Bytes(1 << 40) };
+    let bytes = domain::Bytes(1 << 40);
+    let node = domain::Node { cpu: "sim".into(), cores: 8, memory: bytes, disk_free: bytes, volume: None };
     let (provider, kind, price_source) = ("sim".to_owned(), "m1".to_owned(), "test".to_owned());
     let offer = domain::Offer { provider, kind, node, rate: domain::Rate::default(), price_source };
     let job = crate::sweep::job(&base, &table, &values(&table, 2), &offer).unwrap();

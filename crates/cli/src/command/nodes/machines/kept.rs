@@ -5,7 +5,7 @@ use cloud::rented::kept::{KeptMachine, KeptState, named_machine, start_kind};
 use cloud::rented::{MachineChoice, offers};
 use domain::job::Budget;
 use domain::listing::Cloud;
-use domain::{Bytes, Duration, InstanceId, Job, Money, Offer, Plan, Rate, Timestamp};
+use domain::{Duration, InstanceId, Job, Money, Node, Offer, Plan, Rate, Timestamp};
 use plan::{Instance, Run, RunOrSweep};
 use server::{Home, State, clock};
 
@@ -138,7 +138,7 @@ pub fn keep(
     let Some(handle) = &known.handle else { return Err(cannot("its name at its cloud is not known yet")) };
     Ok(KeptMachine {
         handle: handle.0.clone(),
-        disk: disk_price(provider, catalog, &choice.region, known.offer.node.disk_free),
+        disk: disk_price(provider, catalog, &choice.region, &known.offer.node),
         region: choice.region,
         account: known.account.clone(),
         instance: instance.clone(),
@@ -148,7 +148,8 @@ pub fn keep(
 }
 
 /// What the disk of a stopped machine costs; nothing where the catalog has no price of disks.
-fn disk_price(provider: &str, catalog: &Catalog, region: &str, work: Bytes) -> Rate {
+fn disk_price(provider: &str, catalog: &Catalog, region: &str, node: &Node) -> Rate {
+    let work = node.disk_free;
     match provider {
         cloud::gcp::NAME => offers::disk_rate(catalog, &Cloud::Gcp, Some(region), cloud::gcp::disk_gib(work)),
         cloud::azure::NAME => offers::disk_rate(catalog, &Cloud::Azure, Some(region), cloud::azure::disk_gib(work)),
@@ -158,7 +159,7 @@ fn disk_price(provider: &str, catalog: &Catalog, region: &str, work: Bytes) -> R
         cloud::tencent::NAME => {
             offers::disk_rate(catalog, &Cloud::Tencent, Some(region), cloud::tencent::disk_gib(work))
         }
-        _ => cloud::aws::disk_rate(catalog, Some(region), work),
+        _ => cloud::aws::disk_rate(catalog, Some(region), node),
     }
 }
 
@@ -255,9 +256,10 @@ pub fn starting<'a>(state: &'a State, machine: &KeptMachine) -> Option<&'a domai
 
 #[cfg(test)]
 mod tests {
+    use domain::RunId;
     use domain::rental::MachineHandle;
     use domain::run::InstanceState;
-    use domain::{Node, RunId};
+    use domain::volume::DiskTier;
 
     use super::*;
 
@@ -332,6 +334,11 @@ mod tests {
             assert_eq!(machine.disk.to_string(), "$0.004384/h");
             assert_eq!(crate::local::disks::owed(&machine, Timestamp(7 + 10 * 3_600_000_000)).to_string(), "$0.04384");
         }
+        // The speed that was provisioned is paid for while it is off: 4,000 IOPS at $0.005 and 312 MiB/s at $0.04 more.
+        let mut fast = instance("aws", "us-east-1/g4dn.xlarge");
+        fast.offer.node.volume = Some(DiskTier::High.volume());
+        let machine = keep((&InstanceId::new("box-1-i1"), &fast), &Catalog::embedded().unwrap(), Timestamp(7)).unwrap();
+        assert_eq!(machine.disk.to_string(), "$0.048877/h");
         let machines = || vec![kept("aws", "us-east-1/g4dn.xlarge").unwrap()];
         assert!(find(machines(), "box").unwrap().is_some() && find(machines(), "other").unwrap().is_none());
         assert!(find(machines(), "").unwrap().is_none());

@@ -94,8 +94,12 @@ fn limited(row: &PlanRow) -> String {
         (exchange, _) if exchange > 30.0 => "exchange between GPUs",
         _ => "computing",
     };
-    let needs: Vec<String> =
-        needs(row).iter().filter_map(|line| Some(line.split_once(' ')?.1.trim().to_owned())).collect();
+    let said = |line: &String| {
+        let (word, rest) = line.split_once(' ')?;
+        let whose = if word == "disk" { "each machine has a disk of " } else { "" };
+        Some(format!("{whose}{}", rest.trim()))
+    };
+    let needs: Vec<String> = needs(row).iter().filter_map(said).collect();
     format!(
         "Time: {}, mostly {what} ({:.0} % of a step computes, {:.0} % exchanges); {}.",
         time(row.forecast.time.middle),

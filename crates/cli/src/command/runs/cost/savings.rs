@@ -171,7 +171,8 @@ mod tests {
     fn world(kind: &str, is_billed: bool) -> (World, RunId) {
         let run = RunId::new("a-1");
         let (instance, rate) = (run.instance(1), Rate::from_micros_per_hour(1_000_000));
-        let node = Node { cpu: "cpu".into(), cores: 8, memory: Bytes(1 << 36), disk_free: Bytes(1 << 40) };
+        let node =
+            Node { cpu: "cpu".into(), cores: 8, memory: Bytes(1 << 36), disk_free: Bytes(1 << 40), volume: None };
         let offer = Offer { provider: "aws".into(), kind: kind.into(), node, rate, price_source: "a table".into() };
         let plan = domain::Plan {
             offer: offer.clone(),

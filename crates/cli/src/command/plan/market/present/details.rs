@@ -10,6 +10,7 @@ use super::super::PlanRow;
 use super::super::figures::{cents, time};
 use super::seconds;
 use crate::figures::{counted, grouped};
+use crate::local::rented::volumes::sentence;
 
 /// The sentences, each behind a word that says what it is of; `max_price` is the most that the job pays for a machine.
 pub fn details(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
@@ -72,7 +73,7 @@ fn waits(row: &PlanRow) -> String {
     waits
 }
 
-/// The network and storage bandwidth that the job needs to run at this speed.
+/// The network and storage bandwidth that the job needs to run at this speed, and the disk that it is rented with.
 pub fn needs(row: &PlanRow) -> Vec<String> {
     let exchange = &row.step.exchange;
     let rate = |bytes: f64| match bytes {
@@ -93,6 +94,7 @@ pub fn needs(row: &PlanRow) -> Vec<String> {
     let bytes = row.sample.map(|sample| format!(", {}", rate(sample * samples))).unwrap_or_default();
     let shown = if samples < 10.0 { format!("{samples:.1}") } else { grouped(samples.round() as u64) };
     lines.push(format!("data     {shown} samples a second{bytes}"));
+    lines.extend(row.candidate.volume.map(|volume| format!("disk     {}", sentence(&volume))));
     lines
 }
 
@@ -271,7 +273,7 @@ fn unknown_tariff(row: &PlanRow, (of_data, service, bound): &UnknownTariff) -> S
 }
 
 /// What a tariff is the price of.
-fn unit(service: Service) -> &'static str {
+pub fn unit(service: Service) -> &'static str {
     match service {
         Service::Egress | Service::CrossRegion => "a GiB",
         Service::SsdDisk | Service::PlainDisk | Service::Objects | Service::Snapshot | Service::Io2Disk => {

@@ -1,8 +1,11 @@
 //! The same plan as JSON: everything, with its units in the keys.
 
+use plan::search::{UnknownTariff, VolumeChoice};
 use serde_json::{Value, json};
 
+use super::details::unit;
 use super::*;
+use crate::local::rented::volumes::sentence;
 
 /// Everything.
 pub fn json(plan: &MarketPlan) -> Value {
@@ -52,6 +55,26 @@ pub fn json(plan: &MarketPlan) -> Value {
         "timings": plan.timings,
         "reservations": reservations(plan),
         "assumptions": assumptions(plan),
+    })
+}
+
+/// The volume of each machine, and why.
+fn disk(volume: &VolumeChoice) -> Value {
+    let mut value = json!(volume);
+    value["is_short"] = json!(volume.is_short());
+    value["why"] = json!(sentence(volume));
+    value
+}
+
+/// A tariff that is not known, and what is counted instead.
+fn tariff((of_data, service, bound): &UnknownTariff) -> Value {
+    let (per, counted) = (unit(*service), bound.map(|bound| bound.micros()));
+    json!({
+        "service": service,
+        "of": if *of_data { "data" } else { "machine" },
+        "counted_micro_usd": counted,
+        "per": per,
+        "counted_micro_usd_per_gib": counted.filter(|_| per.starts_with("a GiB")),
     })
 }
 
@@ -106,11 +129,8 @@ pub fn row(row: &PlanRow, today: i64) -> Value {
             "bandwidth_bytes_per_second": row.step.exchange.bandwidth,
         },
         "data_bytes_per_second": row.sample.map(|sample| sample * row.step.samples_per_second),
-        "unknown_tariffs": row.unknown_tariffs.iter().map(|(of_data, service, bound)| json!({
-            "service": service,
-            "of": if *of_data { "data" } else { "machine" },
-            "counted_micro_usd_per_gib": bound.map(|bound| bound.micros()),
-        })).collect::<Vec<_>>(),
+        "disk": candidate.volume.as_ref().map(disk),
+        "unknown_tariffs": row.unknown_tariffs.iter().map(tariff).collect::<Vec<_>>(),
         "kilograms_co2": candidate.kilograms,
     })
 }

@@ -1,0 +1,177 @@
+//! The volumes of rented machines: those that the search has chosen, why, and what they add to the cost of a plan.
+
+use std::collections::BTreeMap;
+
+use cloud::rented::MachineChoice;
+use domain::job::Needs;
+use domain::volume::Volume;
+use domain::{Bytes, Duration, Elapsed, Money, Offer, Rate};
+use plan::search::{MarketIndex, PurchaseOption, SamplesIn, SearchResult, VolumeChoice};
+
+use crate::figures::size;
+
+/// The volumes of the machines that a search has compared, by region, type, and whether it is a spot machine.
+#[derive(Debug, Default)]
+pub struct Volumes(BTreeMap<(String, String, bool), VolumeChoice>);
+
+impl Volumes {
+    /// Those of all candidates.
+    pub fn of(market: &MarketIndex, answer: &SearchResult) -> Volumes {
+        let mut chosen = BTreeMap::new();
+        for candidate in &answer.candidates {
+            let listing = market.listings[candidate.listing].listing;
+            let is_spot = candidate.terms == PurchaseOption::Spot;
+            let key = (listing.region.clone(), listing.instance_type.clone(), is_spot);
+            if let Some(volume) = candidate.volume {
+                chosen.entry(key).or_insert(volume);
+            }
+        }
+        Volumes(chosen)
+    }
+
+    /// That of an offer; where the search has not compared it, that of the same machine on the other terms.
+    fn choice(&self, offer: &Offer) -> Option<&VolumeChoice> {
+        let choice = offer.kind.parse::<MachineChoice>().ok()?;
+        let of = |is_spot: bool| self.0.get(&(choice.region.clone(), choice.machine.clone(), is_spot));
+        of(choice.is_spot).or_else(|| of(!choice.is_spot))
+    }
+
+    /// How much of a disk an offer's machine has for its work, and how fast it is: as the search chose, or as the job states.
+    pub fn disk(&self, offer: &Offer, needs: &Needs) -> (Option<Bytes>, Option<Volume>) {
+        match self.choice(offer) {
+            Some(choice) => (Some(choice.work), Some(choice.volume)),
+            // What a job states was checked when it was read.
+            None => (needs.disk, needs.speed.volume().ok().flatten()),
+        }
+    }
+
+    /// Why the volume of an offer is as it is, where the search chose it.
+    pub fn reason(&self, offer: &Offer) -> Option<String> {
+        self.choice(offer).map(|choice| format!("disk of {}", sentence(choice)))
+    }
+}
+
+/// A volume, and what of the training it is for.
+pub fn sentence(choice: &VolumeChoice) -> String {
+    let demand = &choice.demand;
+    let speed = |bytes: f64| format!("{}/s", size(bytes.round() as u64));
+    let read = match demand.samples {
+        SamplesIn::Volume => format!("samples are read from it at {}", speed(demand.read)),
+        SamplesIn::Inside => "samples are read from the disks inside the machine".to_owned(),
+        SamplesIn::Memory => "samples are read from memory".to_owned(),
+    };
+    let written = match demand.write > 0.0 {
+        true => format!(", and checkpoints are written at {}, in half of the time between two", speed(demand.write)),
+        false => String::new(),
+    };
+    let stated = if choice.is_stated { ", as the job states" } else { "" };
+    format!("{} GiB of {}{stated}: {read}{written}{}", choice.gib, choice.volume, short(choice))
+}
+
+/// What a volume lacks of what the training needs.
+fn short(choice: &VolumeChoice) -> String {
+    if !choice.is_short() {
+        return String::new();
+    }
+    let (iops, throughput) = (choice.demand.iops, choice.demand.throughput);
+    let hint = match choice.demand.samples == SamplesIn::Inside && !choice.is_stated {
+        true => {
+            let (iops, throughput) = (iops.max(Volume::BASE.iops), throughput.max(Volume::BASE.throughput));
+            format!(", unless the job states `disk: {{iops: {iops}, throughput: {throughput}}}`")
+        }
+        false => String::new(),
+    };
+    let waits = "training waits for it, which the time does not count";
+    format!("; that needs {iops} IOPS and {throughput} MiB/s: {waits}{hint}")
+}
+
+/// A cost of the search with the price of the whole disks, in place of what the search has counted for them in a run of the time
+/// `usual`.
+pub fn with_disks(cost: Money, counted: Money, disks: Rate, (time, usual): (Duration, Duration)) -> Money {
+    if disks == Rate::default() {
+        return cost;
+    }
+    let share = i128::from(counted.micros()) * i128::from(time.micros()) / i128::from(usual.micros().max(1));
+    let rest = cost.micros().saturating_sub(i64::try_from(share).unwrap_or(i64::MAX)).max(0);
+    Money::from_micros(rest) + disks.cost(Elapsed(time.micros()))
+}
+
+#[cfg(test)]
+mod tests {
+    use plan::search::VolumeDemand;
+
+    use super::*;
+
+    fn choice(samples: SamplesIn, volume: Volume, (iops, throughput): (u32, u32), is_stated: bool) -> VolumeChoice {
+        let read = if samples == SamplesIn::Volume { 440e6 } else { 0.0 };
+        let demand = VolumeDemand { samples, read, reads: 4_000.0, write: 1.33e6, iops, throughput };
+        VolumeChoice { volume, gib: 178, work: Volume::LEAST_WORK, is_stated, demand }
+    }
+
+    #[test]
+    fn a_volume_says_what_it_is_for_and_what_it_lacks() {
+        let check = |choice: VolumeChoice, expected: &str| assert_eq!(sentence(&choice), expected);
+        let written = "and checkpoints are written at 1.33 MB/s, in half of the time between two";
+        let fast = Volume::at_least(4_500, 475);
+        check(
+            choice(SamplesIn::Volume, fast, (4_500, 475), false),
+            &format!("178 GiB of gp3 with 4500 IOPS and 475 MiB/s: samples are read from it at 440 MB/s, {written}"),
+        );
+        let base = "178 GiB of gp3 with 3000 IOPS and 125 MiB/s";
+        check(
+            choice(SamplesIn::Memory, Volume::BASE, (500, 25), false),
+            &format!("{base}: samples are read from memory, {written}"),
+        );
+        let waits = "training waits for it, which the time does not count";
+        check(
+            choice(SamplesIn::Inside, Volume::BASE, (3_000, 700), false),
+            &format!(
+                "{base}: samples are read from the disks inside the machine, {written}; that needs 3000 IOPS and \
+                 700 MiB/s: {waits}, unless the job states `disk: {{iops: 3000, throughput: 700}}`"
+            ),
+        );
+        check(
+            choice(SamplesIn::Volume, Volume::BASE, (4_500, 475), true),
+            &format!(
+                "{base}, as the job states: samples are read from it at 440 MB/s, {written}; that needs 4500 IOPS and \
+                 475 MiB/s: {waits}"
+            ),
+        );
+    }
+
+    #[test]
+    fn an_offer_has_the_volume_of_its_machine_or_what_the_job_states() {
+        let fast = choice(SamplesIn::Volume, Volume::at_least(4_500, 475), (4_500, 475), false);
+        let key = ("us-east-1".to_owned(), "p3.16xlarge".to_owned(), true);
+        let volumes = Volumes(BTreeMap::from([(key, fast)]));
+        let needs = |disk: Option<u64>| Needs { disk: disk.map(Bytes), ..Needs::default() };
+        let check = |kind: &str, needs: Needs, expected: (Option<Bytes>, Option<Volume>)| {
+            let offer = Offer {
+                provider: "aws".into(),
+                kind: kind.into(),
+                node: domain::Node::default(),
+                rate: Rate::default(),
+                price_source: String::new(),
+            };
+            assert_eq!(volumes.disk(&offer, &needs), expected, "{kind}");
+            assert_eq!(volumes.reason(&offer).is_some(), expected.1.is_some(), "{kind}");
+        };
+        let chosen = (Some(Volume::LEAST_WORK), Some(Volume::at_least(4_500, 475)));
+        check("us-east-1/p3.16xlarge/spot", needs(None), chosen);
+        // Machines on demand beside spot machines have the same.
+        check("us-east-1/us-east-1a/p3.16xlarge", needs(None), chosen);
+        check("us-west-2/p3.16xlarge/spot", needs(Some(7)), (Some(Bytes(7)), None));
+    }
+
+    #[test]
+    fn disks_are_counted_once() {
+        let (hour, money) = (Duration::from_secs(3_600), Money::from_micros);
+        let disks = Rate::from_micros_per_hour(60_000);
+        // Of $10 the search has counted $0.04 for the data; the disks cost $0.06.
+        assert_eq!(with_disks(money(10_000_000), money(40_000), disks, (hour, hour)), money(10_020_000));
+        let twice = Duration::from_secs(7_200);
+        assert_eq!(with_disks(money(20_000_000), money(40_000), disks, (twice, hour)), money(20_040_000));
+        // Where the machine holds its disk, nothing takes the place of what was counted.
+        assert_eq!(with_disks(money(10_000_000), money(40_000), Rate::default(), (hour, hour)), money(10_000_000));
+    }
+}

@@ -1,0 +1,181 @@
+//! The network volume of a candidate's machines: how large and how fast it is, from what the training reads and saves.
+//!
+//! Samples are read from the volume as fast as steps take them, unless the disks inside the machine or its memory hold them; a
+//! checkpoint is written before the next one is due. Where that is more than the base of a volume, which its size pays for, the
+//! difference is provisioned. Only AWS provisions speed here ([`domain::volume`]).
+
+use domain::job::Needs;
+use domain::listing::Cloud;
+use domain::tariff::Service;
+use domain::volume::{Volume, whole_gib};
+use domain::{Bytes, Money};
+use serde::Serialize;
+
+use super::market::{PricedListing, Tariffs};
+use super::timeline::RunTimeline;
+use super::workload::TrainingSpec;
+
+/// The largest read or write that counts as one (Amazon EBS user guide, "I/O characteristics and monitoring").
+const OPERATION: f64 = 262_144.0;
+
+/// A mebibyte.
+const MIB: f64 = 1_048_576.0;
+
+/// More than is needed, because gp3 is designed for 90 % of what is provisioned, in 99 % of the time (Amazon EBS user guide,
+/// "Amazon EBS optimization").
+const HEADROOM: f64 = 1.1;
+
+/// The share of the time between two checkpoints in which one is written, so that the next one does not wait, and samples are
+/// read meanwhile. Assumed.
+const WRITING: f64 = 0.5;
+
+/// Steps in which speed is provisioned, so that plans that differ little rent the same.
+const IOPS_STEP: u32 = 500;
+const THROUGHPUT_STEP: u32 = 25;
+
+/// The memory of a machine, in sizes of the data, from which on its page cache holds the data. Assumed.
+const CACHED: u64 = 2;
+
+/// Where samples are read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SamplesIn {
+    /// The network volume.
+    Volume,
+    /// Disks inside the machine, which are its cache.
+    Inside,
+    /// Memory: read once, or copied there.
+    Memory,
+}
+
+/// What a machine needs of its volume.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct VolumeDemand {
+    pub samples: SamplesIn,
+    /// Bytes of samples per second.
+    pub read: f64,
+    /// Reads of samples per second.
+    pub reads: f64,
+    /// Bytes of a checkpoint per second while it is written.
+    pub write: f64,
+    /// IOPS and MiB/s of the volume for all of it.
+    pub iops: u32,
+    pub throughput: u32,
+}
+
+/// The volume of each machine.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct VolumeChoice {
+    #[serde(flatten)]
+    pub volume: Volume,
+    /// GiB, with those of the system.
+    pub gib: u64,
+    /// What of it is for the work.
+    pub work: Bytes,
+    /// Whether the job states its speed.
+    pub is_stated: bool,
+    pub demand: VolumeDemand,
+}
+
+impl VolumeChoice {
+    /// The volume of each of `nodes` machines; `None` on a cloud that provisions no speed.
+    pub fn of(
+        spec: &TrainingSpec,
+        priced: &PricedListing,
+        nodes: u32,
+        timeline: &RunTimeline,
+        needs: &Needs,
+    ) -> Option<VolumeChoice> {
+        if priced.listing.cloud != Cloud::Aws {
+            return None;
+        }
+        let kept = Bytes(spec.checkpoints.state.0.saturating_mul(u64::from(spec.checkpoints.keep) + 3));
+        let samples = samples_in(spec, priced, work(needs, kept));
+        let held = match samples {
+            SamplesIn::Inside => kept,
+            SamplesIn::Volume | SamplesIn::Memory => Bytes(kept.0.saturating_add(spec.data.bytes.0)),
+        };
+        let work = work(needs, held);
+        let demand = demand(spec, nodes, timeline, samples);
+        // What a job states was checked when it was read.
+        let stated = needs.speed.volume().ok().flatten();
+        let volume = stated.unwrap_or(match samples {
+            SamplesIn::Inside => Volume::BASE,
+            SamplesIn::Volume | SamplesIn::Memory => Volume::at_least(demand.iops, demand.throughput),
+        });
+        Some(VolumeChoice { volume, gib: volume.gib(work), work, is_stated: stated.is_some(), demand })
+    }
+
+    /// Whether it is slower than the training needs it.
+    pub fn is_short(&self) -> bool {
+        self.volume.iops < self.demand.iops || self.volume.throughput < self.demand.throughput
+    }
+
+    /// Seconds that a checkpoint of so many bytes takes on it.
+    pub fn seconds_to_write(&self, bytes: f64) -> f64 {
+        bytes / (f64::from(self.volume.throughput) * MIB)
+    }
+
+    /// What it costs in a month beyond gp3 at its base speed for as much work.
+    pub fn provisioned(&self, tariffs: &Tariffs) -> Money {
+        let price = |service: Service| tariffs.price(service);
+        let (all, base) = (self.volume.month(self.gib, price), Volume::BASE.month(whole_gib(self.work), price));
+        Money::from_micros((all.micros() - base.micros()).max(0))
+    }
+
+    /// Services that are paid for beside the size of gp3.
+    pub fn services(&self) -> impl Iterator<Item = Service> {
+        let parts = self.volume.parts(self.gib).into_iter().filter(|(_, count)| *count > 0);
+        parts.map(|(service, _)| service).filter(|service| *service != Service::SsdDisk)
+    }
+}
+
+/// Bytes for the work: what the job states, else at least what is kept there.
+fn work(needs: &Needs, held: Bytes) -> Bytes {
+    let most = Bytes((Volume::MOST_GIB << 30).saturating_sub(whole_gib(Bytes(0)) << 30));
+    needs.disk.unwrap_or(held.min(most)).max(Volume::LEAST_WORK)
+}
+
+/// Where samples are read from on a machine whose volume has so much for the work beside them. The disks inside it are its cache
+/// where they hold the data, and more than all of the volume.
+fn samples_in(spec: &TrainingSpec, priced: &PricedListing, work: Bytes) -> SamplesIn {
+    let (data, volume) = (spec.data.bytes.0, whole_gib(work) << 30);
+    let is_inside = priced.listing.disk.is_some_and(|disk| disk.0 >= data && disk.0 > volume);
+    let is_cached = priced.listing.memory.is_some_and(|memory| memory.0 / CACHED >= data);
+    match (is_inside, is_cached || spec.data.sample <= 0.0) {
+        (true, _) => SamplesIn::Inside,
+        (false, true) => SamplesIn::Memory,
+        (false, false) => SamplesIn::Volume,
+    }
+}
+
+fn demand(spec: &TrainingSpec, nodes: u32, timeline: &RunTimeline, samples: SamplesIn) -> VolumeDemand {
+    let machines = f64::from(nodes.max(1));
+    let all = spec.length.steps as f64 * spec.length.batch as f64 + spec.length.evaluated as f64;
+    let rate = if timeline.work > 0.0 { all / timeline.work / machines } else { 0.0 };
+    let sample = match samples {
+        SamplesIn::Volume => spec.data.sample,
+        SamplesIn::Inside | SamplesIn::Memory => 0.0,
+    };
+    // Samples in random order are read one by one; what is read in its order comes in operations as large as there are.
+    let is_random = spec.data.disk == Service::SsdDisk;
+    let each = if is_random { (sample / OPERATION).ceil() } else { sample / OPERATION };
+    let (read, reads) = (rate * sample, rate * each);
+    let within = timeline.interval * WRITING;
+    let write = if within > 0.0 { spec.checkpoints.state.0 as f64 / machines / within } else { 0.0 };
+    let iops = (reads + write / OPERATION) * HEADROOM;
+    let throughput = (read + write) / MIB * HEADROOM;
+    VolumeDemand {
+        samples,
+        read,
+        reads,
+        write,
+        iops: in_steps(iops, IOPS_STEP),
+        throughput: in_steps(throughput, THROUGHPUT_STEP),
+    }
+}
+
+/// A number rounded up to whole steps; a cast from a floating-point number saturates.
+fn in_steps(number: f64, step: u32) -> u32 {
+    ((number / f64::from(step)).ceil() as u32).saturating_mul(step)
+}
