@@ -157,6 +157,8 @@ fn places_and_tariffs_are_known() {
     check(Cloud::Azure, Some("francecentral"), Service::Objects, Some(17_664));
     check(Cloud::Azure, Some("japaneast"), Service::Objects, Some(18_000));
     check(Cloud::named("oci"), Some("any"), Service::SsdDisk, Some(42_500));
+    check(Cloud::Aws, Some("eu-west-1"), Service::Address, Some(5_000));
+    check(Cloud::Alibaba, None, Service::Address, None);
     let mut keys: Vec<_> =
         catalog.tariffs.iter().map(|one| (one.cloud.name(), &one.region, one.service.word())).collect();
     keys.sort_unstable();

@@ -14,7 +14,7 @@ pub struct Tariff {
     #[serde(default)]
     pub region: Option<String>,
     pub service: Service,
-    /// Per GiB: of traffic, or stored for a month; of provisioned speed per IOPS or MiB/s and month.
+    /// Per GiB: of traffic, or stored for a month; of provisioned speed per IOPS or MiB/s and month; of an address per hour.
     pub price: Money,
     /// The date, as precisely as it is known.
     pub dated: String,
@@ -55,6 +55,8 @@ pub enum Service {
     Objects,
     /// A copy of a disk: a GiB and month.
     Snapshot,
+    /// A reserved public address: an hour.
+    Address,
     /// To the internet: a GiB.
     Egress,
     /// To another region of the same cloud on the same continent: a GiB.
@@ -71,11 +73,12 @@ pub enum Service {
 
 impl Service {
     /// Every service there is.
-    pub const ALL: [Service; 10] = [
+    pub const ALL: [Service; 11] = [
         Service::SsdDisk,
         Service::PlainDisk,
         Service::Objects,
         Service::Snapshot,
+        Service::Address,
         Service::Egress,
         Service::CrossRegion,
         Service::SsdIops,
@@ -91,6 +94,7 @@ impl Service {
             Service::PlainDisk => "plain_disk",
             Service::Objects => "objects",
             Service::Snapshot => "snapshot",
+            Service::Address => "address",
             Service::Egress => "egress",
             Service::CrossRegion => "cross_region",
             Service::SsdIops => "ssd_iops",

@@ -200,7 +200,7 @@ impl Tariffs {
             Service::SsdThroughput => self.ssd_throughput,
             Service::Io2Disk => self.io2,
             Service::Io2Iops => self.io2_iops,
-            Service::Snapshot => None,
+            Service::Snapshot | Service::Address => None,
         }
     }
 }

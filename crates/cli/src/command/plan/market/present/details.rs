@@ -253,6 +253,7 @@ fn unknown_tariff(row: &PlanRow, (of_data, service, bound): &UnknownTariff) -> S
         Service::SsdDisk | Service::PlainDisk => "disks",
         Service::Objects => "objects, which hold checkpoints",
         Service::Snapshot => "snapshots",
+        Service::Address => "addresses",
         Service::Egress => "traffic to the internet",
         Service::CrossRegion => "traffic to another region",
         Service::SsdIops => "IOPS of disks",
@@ -281,6 +282,7 @@ pub fn unit(service: Service) -> &'static str {
         }
         Service::SsdIops | Service::Io2Iops => "an IOPS and month",
         Service::SsdThroughput => "a MiB/s and month",
+        Service::Address => "an hour",
     }
 }
 
