@@ -37,6 +37,7 @@ pub use crate::rented::{MachineChoice, ReachSettings};
 pub use audit::Auditor;
 pub use check::{CheckReport, Permission, check, policy};
 pub use client::{Client, now};
+pub(crate) use look::is_name;
 pub use offers::{disk_rate, offers, with_disk};
 pub(crate) use order::base64;
 pub use site::{Addresses, zones};

@@ -7,6 +7,7 @@ use domain::wants::Wants;
 use domain::{Offer, Timestamp};
 
 use super::MachineChoice;
+use super::audit::resource::{CloudResource, ResourceList};
 use crate::aws::wire::query::Params;
 use crate::catalog::Catalog;
 use crate::provider::ProviderTraits;
@@ -76,6 +77,26 @@ pub trait CloudApi: Send + Sync {
     /// # Errors
     /// [`CloudFailure`].
     fn end(&self, place: &MachinePlace) -> Result<(), CloudFailure>;
+
+    /// The tag of an owner, as it stands on what is his there.
+    fn owner_tag(&self, owner: &str) -> String {
+        owner.to_owned()
+    }
+
+    /// What there is beside machines of an owner, in all regions: disks, addresses, interfaces, snapshots and images. With
+    /// `lists_all` what of that costs money of everybody in the account, and what the owner's machines share.
+    fn resources(&self, _owner: &str, _lists_all: bool) -> ResourceList {
+        ResourceList::default()
+    }
+
+    /// Deletes such a resource; asked again it does no harm. That it was begun is enough.
+    ///
+    /// # Errors
+    /// [`CloudFailure`]; what something has must be refused.
+    fn end_resource(&self, resource: &CloudResource) -> Result<(), CloudFailure> {
+        let (name, noun) = (self.name(), resource.kind.noun());
+        Err(CloudFailure::Invalid(format!("gradus deletes no {noun} of `{name}`")))
+    }
 
     /// Stops a machine and keeps its disk; asked again it does no harm. That it was begun is enough.
     ///

@@ -3,6 +3,11 @@
 //! The intent to rent is on disk before a cloud is asked. So what runs have is read after the cloud was: then a machine that no
 //! run has was not rented by any that is still there, also where the cloud does not say how old it is.
 
+pub mod price;
+pub mod resource;
+pub mod unused;
+pub mod verdict;
+
 use std::collections::BTreeSet;
 
 use domain::listing::{Cloud, Listing};

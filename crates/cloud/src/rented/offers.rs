@@ -115,7 +115,11 @@ pub(crate) fn priced(offer: Offer, node: Node, rate: Rate, disk: &str) -> Offer 
 
 /// What a disk costs in a region, rounded up: at the dearest price that is known where the cloud's own is not.
 pub fn disk_rate(catalog: &Catalog, cloud: &Cloud, region: Option<&str>, gib: u64) -> Rate {
-    let price = price(catalog, cloud, region, Service::SsdDisk).unwrap_or_default();
+    storage_rate(price(catalog, cloud, region, Service::SsdDisk).unwrap_or_default(), gib)
+}
+
+/// What so many gibibytes cost per hour at a price per GiB and month, rounded up.
+pub(crate) fn storage_rate(price: Money, gib: u64) -> Rate {
     hourly(Money::from_micros(i64::try_from(gib).unwrap_or(i64::MAX).saturating_mul(price.micros())))
 }
 
