@@ -111,7 +111,7 @@ fn interface(site: &LaunchSite) -> Params {
     }
 }
 
-/// The tags of the machine and of its disk.
+/// The tags of the machine, of its disk and of its interface, by which an audit knows whose they are.
 fn tags(request: &LaunchRequest, owner: &str) -> Params {
     let instance = request.members.first().map(ToString::to_string).unwrap_or_default();
     let mut pairs =
@@ -121,7 +121,7 @@ fn tags(request: &LaunchRequest, owner: &str) -> Params {
     }
     pairs.extend(request.expires.map(|expires| (EXPIRES_TAG, rfc3339(expires))));
     let mut sent = Params::new();
-    for (number, resource) in ["instance", "volume"].into_iter().enumerate() {
+    for (number, resource) in ["instance", "volume", "network-interface"].into_iter().enumerate() {
         let specification = format!("TagSpecification.{}", number + 1);
         sent.push((format!("{specification}.ResourceType"), resource.to_owned()));
         for (at, (key, value)) in pairs.iter().enumerate() {
@@ -208,6 +208,8 @@ mod tests {
         is("TagSpecification.1.Tag.2.Key", "gradus-owner");
         is("TagSpecification.1.Tag.2.Value", "me");
         is("TagSpecification.2.Tag.3.Value", "r-i1");
+        is("TagSpecification.3.ResourceType", "network-interface");
+        is("TagSpecification.3.Tag.2.Value", "me");
         is("TagSpecification.1.Tag.4.Value", "2015-08-30T12:36:00Z");
         assert!(!sent.keys().any(|name| name.starts_with("InstanceMarketOptions") || name.starts_with("Placement")));
     }
