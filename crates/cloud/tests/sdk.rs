@@ -10,11 +10,13 @@ use cloud::alibaba::{Alibaba, AlibabaOptions, AlibabaSources};
 use cloud::aws::credentials::CredentialSources;
 use cloud::aws::wire::answers::{IngressRule, Peer};
 use cloud::aws::wire::query::{self, Query};
+use cloud::aws::wire::resources::{delete, describe_tagged, listing};
 use cloud::aws::wire::{HttpReply, HttpRequest, HttpTransport};
 use cloud::aws::{Client, ReachSettings};
 use cloud::azure::{Azure, AzureOptions, AzureSources};
 use cloud::gcp::{Gcp, GcpOptions, GcpSources};
 use cloud::prices::{self, KnownTypes};
+use cloud::rented::audit::resource::ResourceKind;
 use cloud::rented::{CloudApi, LaunchOrder, MachineChoice, MachinePlace, MachinePower};
 use cloud::ssh::{Executables, NodeReach};
 use cloud::tencent::{Tencent, TencentOptions, TencentSources};
@@ -141,7 +143,18 @@ fn sent_to_aws() -> Vec<Value> {
     aws.call(&ProviderCall::Observe(vec![InstanceId::new("r-i1")]));
     aws.call(&ProviderCall::End(vec![EndRequest { instance: InstanceId::new("r-i1"), handle: None }]));
     let rule = |peer| IngressRule { protocol: "tcp".into(), from: Some(22), to: Some(22), peer };
-    let others: Vec<Query> = vec![
+    let kinds = [
+        ResourceKind::Interface,
+        ResourceKind::Disk,
+        ResourceKind::Address,
+        ResourceKind::Snapshot,
+        ResourceKind::Image,
+        ResourceKind::SecurityGroup,
+    ];
+    let lists = kinds.into_iter().filter_map(listing);
+    let lists = lists.flat_map(|action| [Some("me"), None].map(|owner| describe_tagged(action, owner, Some("a+b/="))));
+    let deletes = kinds.into_iter().filter_map(|kind| delete(kind, "x-1"));
+    let mut others: Vec<Query> = vec![
         query::stop("i-1"),
         query::start("i-1"),
         query::describe_regions(),
@@ -172,6 +185,7 @@ fn sent_to_aws() -> Vec<Value> {
         ])),
         query::assume_role("arn:aws:iam::123456789012:role/x", "gradus", Some("external"), Some("3600")),
     ];
+    others.extend(lists.chain(deletes));
     for query in others {
         client().tell(REGION, &query).unwrap();
     }

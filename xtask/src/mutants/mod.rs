@@ -4,6 +4,7 @@
 //! must fail with its mutant. A mutant that does not compile is an error and not a success.
 
 mod agents;
+mod audits;
 mod clouds;
 mod machines;
 mod mutant;

@@ -4,6 +4,7 @@
 //! still found exactly once.
 
 use super::agents::AGENTS;
+use super::audits::AUDITS;
 use super::clouds::CLOUDS;
 use super::machines::MACHINES;
 use super::mutant::SourceMutant;
@@ -15,9 +16,9 @@ use super::sweeps::SWEEPS;
 use super::training::TRAINING;
 
 /// All of them: those of training, of machines, of disk space, of agents, of programs, of sweeps, of
-/// clouds, of plans, and of outputs.
+/// clouds, of audits, of plans, and of outputs.
 pub(super) fn all() -> Vec<&'static SourceMutant> {
-    let tables = [TRAINING, MACHINES, SPACE, AGENTS, PROGRAMS, SWEEPS, CLOUDS, PLANS, OUTPUTS];
+    let tables = [TRAINING, MACHINES, SPACE, AGENTS, PROGRAMS, SWEEPS, CLOUDS, AUDITS, PLANS, OUTPUTS];
     tables.into_iter().flatten().collect()
 }
 

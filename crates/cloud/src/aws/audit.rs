@@ -1,5 +1,7 @@
 //! Lists everything with our tag in all regions, or everything of the account: its cost, whether it is known, and whether it
-//! may be ended. What is not of this home never is.
+//! may be ended. What is not of this home never is. What an account has beside machines is in [`resources`].
+
+mod resources;
 
 use std::collections::BTreeSet;
 
@@ -52,9 +54,14 @@ impl Auditor<'_> {
         self.look_by(&|region| self.client.every_machine(region))
     }
 
-    fn look_by(&self, list: &RegionList<'_>) -> Result<(Vec<AuditedMachine>, Vec<String>), AwsFailure> {
+    /// The regions that the account may use.
+    fn regions(&self) -> Result<Vec<String>, AwsFailure> {
         let regions: Regions = self.client.ask(self.region, &query::describe_regions())?;
-        let names: Vec<String> = regions.region_info.item.into_iter().map(|region| region.region_name).collect();
+        Ok(regions.region_info.item.into_iter().map(|region| region.region_name).collect())
+    }
+
+    fn look_by(&self, list: &RegionList<'_>) -> Result<(Vec<AuditedMachine>, Vec<String>), AwsFailure> {
+        let names = self.regions()?;
         let at = now();
         let answers: Vec<Result<Vec<ListedMachine>, AwsFailure>> = std::thread::scope(|scope| {
             let look = |region| scope.spawn(move || list(region));

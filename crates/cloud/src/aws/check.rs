@@ -7,7 +7,9 @@ use super::order;
 use super::wire::answers::{IngressRule, Peer};
 use super::wire::failure::AwsFailure;
 use super::wire::query::{self, OWNER_TAG, Query, params};
+use super::wire::resources;
 use crate::rented::MachineChoice;
+use crate::rented::audit::resource::ResourceKind;
 
 /// The permissions of an account.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -69,12 +71,15 @@ pub fn check(client: &Client, region: &str) -> Result<CheckReport, AwsFailure> {
 }
 
 /// Actions that may be allowed only for resources with our tag.
-const OF_OUR_OWN: [&str; 5] = [
+const OF_OUR_OWN: [&str; 8] = [
     "TerminateInstances",
     "StopInstances",
     "StartInstances",
     "AuthorizeSecurityGroupIngress",
     "RevokeSecurityGroupIngress",
+    "DeleteVolume",
+    "ReleaseAddress",
+    "DeleteNetworkInterface",
 ];
 
 /// The action that comes with another one, and is allowed only with it.
@@ -119,7 +124,13 @@ fn probes() -> Vec<Query> {
         ("TagSpecification.1.Tag.1.Key", OWNER_TAG),
         ("TagSpecification.1.Tag.1.Value", "gradus-check"),
     ]);
-    vec![
+    let deletes = [
+        (ResourceKind::Disk, "vol-00000000000000000"),
+        (ResourceKind::Address, "eipalloc-00000000000000000"),
+        (ResourceKind::Interface, "eni-00000000000000000"),
+    ];
+    let lists = ["DescribeVolumes", "DescribeAddresses", "DescribeSnapshots", "DescribeNetworkInterfaces"];
+    let mut probes = vec![
         query::describe_owned("gradus-check", None, None),
         query::describe_regions(),
         query::describe_image("ami-00000000000000000"),
@@ -134,7 +145,10 @@ fn probes() -> Vec<Query> {
         query::dry(query::create_group("gradus-check", "vpc-00000000000000000", "gradus-check")),
         query::dry(query::change_ingress(true, group, &nobody)),
         query::dry(query::change_ingress(false, group, &nobody)),
-    ]
+    ];
+    probes.extend(lists.map(|action| resources::describe_tagged(action, Some("gradus-check"), None)));
+    probes.extend(deletes.into_iter().filter_map(|(kind, name)| resources::delete(kind, name)).map(query::dry));
+    probes
 }
 
 /// The least policy with which jobs can be run.
@@ -151,7 +165,8 @@ fn statements() -> Vec<Value> {
             "Sid": "GradusLooks", "Effect": "Allow", "Resource": "*",
             "Action": [
                 "ec2:DescribeInstances", "ec2:DescribeRegions", "ec2:DescribeImages", "ec2:DescribeSubnets",
-                "ec2:DescribeRouteTables", "ec2:DescribeSecurityGroups", "ec2:DescribeSpotPriceHistory"
+                "ec2:DescribeRouteTables", "ec2:DescribeSecurityGroups", "ec2:DescribeSpotPriceHistory",
+                "ec2:DescribeVolumes", "ec2:DescribeAddresses", "ec2:DescribeSnapshots", "ec2:DescribeNetworkInterfaces"
             ],
         }),
         json!({
@@ -170,7 +185,8 @@ fn statements() -> Vec<Value> {
             "Sid": "GradusEndsWhatIsItsOwn", "Effect": "Allow", "Resource": "*", "Condition": ours,
             "Action": [
                 "ec2:TerminateInstances", "ec2:StopInstances", "ec2:StartInstances",
-                "ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress"
+                "ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress", "ec2:DeleteVolume",
+                "ec2:ReleaseAddress", "ec2:DeleteNetworkInterface"
             ],
         }),
         json!({

@@ -2,6 +2,7 @@
 //!
 //! moto itself accepts a token twice and never fails; the [`proxy`] in front of it behaves like AWS.
 
+mod beside;
 mod faults;
 mod kept;
 mod private;
@@ -287,6 +288,9 @@ fn each_missing_permission_is_named() {
         "ec2:StartInstances",
         "ec2:AuthorizeSecurityGroupIngress",
         "ec2:RevokeSecurityGroupIngress",
+        "ec2:DeleteVolume",
+        "ec2:ReleaseAddress",
+        "ec2:DeleteNetworkInterface",
     ];
     for (action, (id, secret)) in asked.iter().zip(&keys) {
         let report = cloud::aws::check(&client(moto.port, (id, secret)), REGION).unwrap();

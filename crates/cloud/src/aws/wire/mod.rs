@@ -8,6 +8,7 @@ pub mod failure;
 pub mod networks;
 pub mod query;
 pub mod reservations;
+pub mod resources;
 #[cfg(test)]
 pub mod scripted;
 pub mod signature;

@@ -74,12 +74,13 @@ fn listed(name: &str, values: &[&str]) -> Params {
     values.iter().enumerate().map(|(at, value)| (format!("{name}.{}", at + 1), (*value).to_owned())).collect()
 }
 
-fn ec2(action: &'static str, params: Params) -> Query {
+/// An action of EC2.
+pub(super) fn ec2(action: &'static str, params: Params) -> Query {
     Query { service: "ec2", action, params }
 }
 
 /// Filters, each with one value.
-fn filters(pairs: &[(&str, &str)]) -> Params {
+pub(super) fn filters(pairs: &[(&str, &str)]) -> Params {
     let each = pairs.iter().enumerate().flat_map(|(at, (name, value))| {
         let key = |rest: &str| format!("Filter.{}.{rest}", at + 1);
         [(key("Name"), (*name).to_owned()), (key("Value.1"), (*value).to_owned())]

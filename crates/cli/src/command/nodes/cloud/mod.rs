@@ -22,7 +22,7 @@ enum Subcommand {
     Check(check::Args),
     /// Print the least IAM policy or role with which jobs can be run
     Policy(check::PolicyArgs),
-    /// List rented machines in all regions, with their price per hour and whether a run uses them
+    /// List everything rented in all regions, with its price per hour and whether a run uses it
     Audit(audit::Args),
 }
 
