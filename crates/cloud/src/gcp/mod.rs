@@ -15,7 +15,6 @@ mod wire;
 use std::sync::Arc;
 
 use domain::listing::Cloud;
-use domain::rental::MachineState;
 use domain::wants::Wants;
 use domain::{Bytes, Elapsed, Offer};
 use serde::Deserialize;
@@ -219,86 +218,6 @@ fn owner_label(owner: &str) -> String {
 /// The last part of an address.
 fn last(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or(url)
-}
-
-/// A page of machines, by zone.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AggregatedPage {
-    #[serde(default)]
-    items: std::collections::BTreeMap<String, ScopedList>,
-    #[serde(default)]
-    next_page_token: Option<String>,
-    /// Zones that could not be looked at.
-    #[serde(default)]
-    unreachables: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct ScopedList {
-    #[serde(default)]
-    instances: Vec<Instance>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Instance {
-    name: String,
-    zone: String,
-    machine_type: String,
-    status: String,
-    #[serde(default)]
-    creation_timestamp: String,
-    #[serde(default)]
-    scheduling: Value,
-    #[serde(default)]
-    network_interfaces: Vec<Interface>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Interface {
-    #[serde(default, rename = "networkIP")]
-    network_ip: String,
-    #[serde(default)]
-    access_configs: Vec<Access>,
-}
-
-#[derive(Deserialize)]
-struct Access {
-    #[serde(default, rename = "natIP")]
-    nat_ip: String,
-}
-
-impl Instance {
-    fn address(&self) -> Option<String> {
-        let public = self.network_interfaces.iter().flat_map(|one| &one.access_configs).map(|access| &access.nat_ip);
-        let private = self.network_interfaces.iter().map(|one| &one.network_ip);
-        public.chain(private).find(|address| address.parse::<std::net::IpAddr>().is_ok()).cloned()
-    }
-
-    fn machine(self) -> CloudMachine {
-        let zone = last(&self.zone).to_owned();
-        let region = zone.rsplit_once('-').map_or(zone.as_str(), |(region, _)| region).to_owned();
-        let state = match self.status.as_str() {
-            "PROVISIONING" | "STAGING" => MachineState::Pending,
-            "RUNNING" | "REPAIRING" => MachineState::Running,
-            // One that is stopped still has a disk that costs money; it is ended like any other.
-            _ => MachineState::Ending,
-        };
-        CloudMachine {
-            handle: self.name.clone(),
-            address: self.address(),
-            region,
-            zone: Some(zone),
-            machine: last(&self.machine_type).to_owned(),
-            is_spot: self.scheduling["provisioningModel"] == "SPOT",
-            state,
-            started: wire::time(&self.creation_timestamp),
-            ended: None,
-            name: self.name,
-        }
-    }
 }
 
 impl CloudApi for Gcp {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use domain::InstanceId;
-use domain::rental::{EndRequest, ProviderAnswer, ProviderCall, ProviderView};
+use domain::rental::{EndRequest, MachineState, ProviderAnswer, ProviderCall, ProviderView};
 use serde_json::{Value, json};
 
 use super::*;
