@@ -90,6 +90,22 @@ pub(super) const AUDITS: &[SourceMutant] = &[
         test: decision("volumes_are_read"),
     },
     SourceMutant {
+        name: "disks-of-google-have-no-label",
+        harm: "a disk that is left behind in Google Cloud is never known to be gradus's, and costs money for good",
+        file: "crates/cloud/src/gcp/mod.rs",
+        from: "\"labels\": { OWNER_LABEL: owner_label(order.owner) },\n                },",
+        to: "},",
+        test: decision("the_disk_of_a_machine_carries_the_label"),
+    },
+    SourceMutant {
+        name: "a-zone-that-does-not-answer-has-no-disks",
+        harm: "an audit of Google Cloud reports that nothing is left while it has not looked everywhere",
+        file: "crates/cloud/src/gcp/resources.rs",
+        from: "if !list.unreachables.is_empty() {",
+        to: "if list.unreachables.len() > 99 {",
+        test: decision("a_place_that_does_not_answer"),
+    },
+    SourceMutant {
         name: "audits-list-everybodys-public-snapshots",
         harm: "`gradus cloud audit aws --all` lists the public snapshots of all other accounts, for hours",
         file: "crates/cloud/src/aws/wire/resources.rs",

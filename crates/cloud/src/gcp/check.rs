@@ -5,9 +5,15 @@ use serde_json::{Value, json};
 /// Where permissions of a project are asked for.
 pub(super) const PROJECTS: &str = "https://cloudresourcemanager.googleapis.com";
 
-/// What a run needs.
-pub(super) const PERMISSIONS: [&str; 14] = [
+/// What a run and an audit need.
+pub(super) const PERMISSIONS: [&str; 21] = [
+    "compute.addresses.delete",
+    "compute.addresses.list",
     "compute.disks.create",
+    "compute.disks.delete",
+    "compute.disks.list",
+    "compute.disks.setLabels",
+    "compute.images.list",
     "compute.instances.create",
     "compute.instances.delete",
     "compute.instances.get",
@@ -18,6 +24,7 @@ pub(super) const PERMISSIONS: [&str; 14] = [
     "compute.instances.start",
     "compute.instances.stop",
     "compute.regions.get",
+    "compute.snapshots.list",
     "compute.subnetworks.use",
     "compute.subnetworks.useExternalIp",
     "compute.zoneOperations.get",

@@ -8,6 +8,7 @@ mod check;
 mod credentials;
 mod listed;
 mod power;
+mod resources;
 #[cfg(test)]
 mod twin;
 mod wire;
@@ -24,6 +25,7 @@ use crate::aws::wire::HttpTransport;
 use crate::aws::wire::query::{Params, word};
 use crate::catalog::Catalog;
 use crate::provider::{BillingRule, ProviderTraits};
+use crate::rented::audit::resource::{CloudResource, ResourceList};
 use crate::rented::offers::{Listable, offers};
 use crate::rented::user_data::user_data;
 use crate::rented::{
@@ -169,6 +171,7 @@ impl Gcp {
                     "sourceImage": self.image(&choice.machine),
                     "diskSizeGb": gib,
                     "diskType": format!("zones/{zone}/diskTypes/pd-ssd"),
+                    "labels": { OWNER_LABEL: owner_label(order.owner) },
                 },
             }],
             "networkInterfaces": self.network(&choice.region),
@@ -289,6 +292,18 @@ impl CloudApi for Gcp {
             }
         }
         Ok(())
+    }
+
+    fn owner_tag(&self, owner: &str) -> String {
+        owner_label(owner)
+    }
+
+    fn resources(&self, owner: &str, lists_all: bool) -> ResourceList {
+        self.resources_of(owner, lists_all)
+    }
+
+    fn end_resource(&self, resource: &CloudResource) -> Result<(), CloudFailure> {
+        self.delete_resource(resource)
     }
 
     fn stop(&self, place: &MachinePlace) -> Result<(), CloudFailure> {

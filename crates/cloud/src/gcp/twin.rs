@@ -1,5 +1,7 @@
 //! A stand-in for Compute Engine, in this process: what its documentation says that it answers.
 
+mod resources;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -25,6 +27,8 @@ struct TwinState {
     machines: BTreeMap<(String, String), Value>,
     /// Operations that were begun, by request id: asked again, the same is answered.
     requests: BTreeMap<String, Value>,
+    /// Disks, addresses, snapshots and images, by path.
+    beside: BTreeMap<String, Value>,
     made: u32,
     /// The error with which the next operation ends.
     fail: Option<&'static str>,
@@ -194,6 +198,8 @@ impl HttpTransport for Twin {
                 state.power(method, (*zone, *name, rest), query)
             }
             ("DELETE", ["zones", zone, "instances", name]) => state.delete(zone, name),
+            ("GET", ["aggregated" | "global", kind]) => state.list_beside(kind, query),
+            ("DELETE", _) => state.delete_beside(path),
             other => panic!("{other:?}"),
         }
     }

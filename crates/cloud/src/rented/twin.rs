@@ -1,6 +1,7 @@
 //! A test's ground for providers over a cloud's API: a home, a clock that the test moves, the suite of all providers, and
 //! what else all of them must show.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
@@ -8,8 +9,9 @@ use domain::listing::Cloud;
 use domain::rental::{EndRequest, MachineState, ProviderAnswer, ProviderCall, Refusal};
 use domain::{Duration, Elapsed, InstanceId, Timestamp};
 
+use super::audit::verdict::{AuditedResource, ResourceJudge, ResourceVerdict, end_unneeded};
 use super::audit::{AuditVerdict, MachineJudge, end_orphans};
-use super::{CloudApi, ReachSettings, Rented, machine_name};
+use super::{CloudApi, CloudFailure, ReachSettings, Rented, machine_name};
 use crate::catalog::{Catalog, import};
 use crate::conformance::{self, Awaited, ProviderWorld};
 use crate::provider::{LaunchRequest, Provider, offers};
@@ -181,6 +183,45 @@ pub fn audits<C: CloudApi>(cloud: Cloud, api: impl Fn() -> C, kind: &str, step: 
     step();
     let left: Vec<String> = api.machines(OWNER).unwrap().into_iter().map(|machine| machine.name).collect();
     assert_eq!(left, [machine_name(OWNER, &InstanceId::new("r-i1"))]);
+}
+
+/// An audit ends what nothing needs beside machines, and nothing else. A run has `r-i1`; it is 10 minutes after `first`, and after
+/// another audit. `expected` is what is found then: kind, name, verdict and price of each.
+pub fn audits_beside<C: CloudApi>(cloud: &Cloud, api: &C, first: Timestamp, expected: &[&str]) {
+    let (catalog, rented) = (Catalog::embedded().unwrap(), [InstanceId::new("r-i1")].into());
+    let judged = |owner: &str, lists_all, noted: &BTreeMap<String, Timestamp>, now| {
+        let list = api.resources(owner, lists_all);
+        assert!(list.is_complete(), "{:?}", list.unseen());
+        let (catalog, rented, tag, grace) = (&catalog, &rented, &api.owner_tag(owner), Duration::from_secs(600));
+        let judge = ResourceJudge { cloud: cloud.clone(), catalog, owner, tag, rented, noted, grace, now };
+        let judged = judge.judge(list.found);
+        let notes = judge.notes(&judged, true);
+        (judged, notes)
+    };
+    let end = |judged: &[AuditedResource]| end_unneeded(judged, |one| api.end_resource(one));
+    let is_orphaned = |one: &&AuditedResource| one.verdict == ResourceVerdict::Orphaned;
+    let (_, noted) = judged(OWNER, false, &BTreeMap::new(), first);
+    let later = Timestamp(first.0 + 600_000_000);
+    let (found, _) = judged(OWNER, false, &noted, later);
+    let line = |one: &AuditedResource| {
+        format!("{} {} {:?} {}", one.resource.kind.noun(), one.resource.handle, one.verdict, one.price)
+    };
+    let mut lines: Vec<String> = found.iter().map(line).collect();
+    lines.sort();
+    assert_eq!(lines, expected);
+    // In the eyes of another home.
+    let (others, _) = judged("stranger", true, &noted, later);
+    assert!(others.len() >= found.len() && others.iter().all(|one| one.verdict.is_of_others()), "{others:?}");
+    assert_eq!(end(&others), Default::default());
+    let (ended, failures) = end(&found);
+    assert_eq!((ended.len(), failures), (found.iter().filter(is_orphaned).count(), Vec::new()));
+    let (left, _) = judged(OWNER, false, &noted, later);
+    assert_eq!((left.len(), left.iter().find(is_orphaned)), (found.len() - ended.len(), None));
+    // Asked again, what is gone does no harm.
+    for one in found.iter().filter(is_orphaned) {
+        let again = api.end_resource(&one.resource);
+        assert!(matches!(again, Ok(()) | Err(CloudFailure::NotFound(_))), "{again:?}");
+    }
 }
 
 /// A machine is never taken for gone, asked for again or ended with the credentials of another account. `set` sets whose they
