@@ -205,6 +205,8 @@ def azure(request):
                 machines.begin_create_or_update(group, parts[-1], machine, if_none_match="*")
             case "DELETE":
                 machines.begin_delete(group, parts[-1], force_deletion=True)
+            case "GET" if parts[-2] == "virtualMachines":
+                machines.get(group, parts[-1])
             case "GET":
                 list(machines.list(group))
             case other:

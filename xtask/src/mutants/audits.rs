@@ -90,6 +90,22 @@ pub(super) const AUDITS: &[SourceMutant] = &[
         test: decision("volumes_are_read"),
     },
     SourceMutant {
+        name: "a-disk-of-a-deallocated-machine-is-unused",
+        harm: "a server deletes the disk of a machine of Azure that is stopped to keep it",
+        file: "crates/cloud/src/azure/resources.rs",
+        from: "(ResourceKind::Disk, _, _) => held.unwrap_or(ResourceUse::Changing),",
+        to: "(ResourceKind::Disk, _, _) => ResourceUse::Nothing,",
+        test: decision("disks_are_read"),
+    },
+    SourceMutant {
+        name: "what-a-machine-of-azure-leaves-has-no-tags",
+        harm: "the address of a machine of Azure that is left behind is never known to be gradus's, and costs money for good",
+        file: "crates/cloud/src/azure/mod.rs",
+        from: "let _ = self.tag_network(name, value(params, \"body\"));",
+        to: "let _ = name.is_empty() && self.tag_network(name, value(params, \"body\")).is_ok();",
+        test: decision("the_interface_and_the_address"),
+    },
+    SourceMutant {
         name: "disks-of-google-have-no-label",
         harm: "a disk that is left behind in Google Cloud is never known to be gradus's, and costs money for good",
         file: "crates/cloud/src/gcp/mod.rs",

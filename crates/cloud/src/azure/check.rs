@@ -3,12 +3,15 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What a run needs.
-const ACTIONS: [&str; 20] = [
+/// What a run and an audit need.
+const ACTIONS: [&str; 23] = [
     "Microsoft.Authorization/permissions/read",
     "Microsoft.Compute/disks/delete",
+    "Microsoft.Compute/disks/read",
     "Microsoft.Compute/disks/write",
+    "Microsoft.Compute/images/read",
     "Microsoft.Compute/locations/operations/read",
+    "Microsoft.Compute/snapshots/read",
     "Microsoft.Compute/virtualMachines/deallocate/action",
     "Microsoft.Compute/virtualMachines/delete",
     "Microsoft.Compute/virtualMachines/instanceView/read",

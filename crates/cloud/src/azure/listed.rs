@@ -52,9 +52,9 @@ struct VmNetwork {
 
 /// Something by its address in the Resource Manager, which is the same in all cases of its letters.
 #[derive(Debug, Clone, Default, Deserialize)]
-struct ArmId {
+pub(super) struct ArmId {
     #[serde(default)]
-    id: String,
+    pub id: String,
 }
 
 /// A public address of a list.

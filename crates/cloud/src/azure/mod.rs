@@ -1,7 +1,7 @@
 //! The provider `azure`: virtual machines of Azure, on demand and spot, with GPUs of NVIDIA.
 //!
 //! A machine is one request, which makes its disk, its network interface and its address with it, and each of them goes when
-//! it goes. Azure knows no tokens. Its name, which follows from ours, takes their place: the request says `If-None-Match: *`,
+//! it goes; what is left where that fails is found by an audit. Azure knows no tokens. Its name, which follows from ours, takes their place: the request says `If-None-Match: *`,
 //! so that of two requests the second is refused while there is a machine of this name. What Azure cannot place stays behind
 //! as a machine that has failed; it is deleted before the request counts as refused. Machines are in one resource group
 //! and carry the owner's tag. Wire-compatible with what Azure documents, and never run against the real cloud.
@@ -12,6 +12,7 @@ mod failure;
 mod listed;
 mod order;
 mod power;
+mod resources;
 #[cfg(test)]
 mod twin;
 mod wire;
@@ -29,6 +30,7 @@ use crate::aws::wire::HttpTransport;
 use crate::aws::wire::query::{Params, params, word};
 use crate::catalog::Catalog;
 use crate::provider::{BillingRule, ProviderTraits};
+use crate::rented::audit::resource::{CloudResource, ResourceList};
 use crate::rented::offers::{Listable, offers};
 use crate::rented::{
     CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, MachinePower, value,
@@ -211,7 +213,11 @@ impl CloudApi for Azure {
         let name = value(params, "name");
         let begun = self.client.create(&self.machine_path(name), value(params, "body").as_bytes().to_vec())?;
         match self.client.outcome(&begun) {
-            Ok(()) => Ok(name.to_owned()),
+            Ok(()) => {
+                // It is rented without them too.
+                let _ = self.tag_network(name, value(params, "body"));
+                Ok(name.to_owned())
+            }
             Err(failure) if failure.refusal().is_some() => match self.delete(name) {
                 Ok(()) | Err(CloudFailure::NotFound(_)) => Err(failure),
                 Err(other) => {
@@ -244,6 +250,14 @@ impl CloudApi for Azure {
 
     fn end(&self, place: &MachinePlace) -> Result<(), CloudFailure> {
         self.delete(&place.handle)
+    }
+
+    fn resources(&self, owner: &str, lists_all: bool) -> ResourceList {
+        self.resources_of(owner, lists_all)
+    }
+
+    fn end_resource(&self, resource: &CloudResource) -> Result<(), CloudFailure> {
+        self.delete_resource(resource)
     }
 
     fn stop(&self, place: &MachinePlace) -> Result<(), CloudFailure> {

@@ -1,5 +1,7 @@
 //! A stand-in for the Azure Resource Manager, in this process: what its documentation says that it answers.
 
+mod resources;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -24,6 +26,10 @@ struct TwinState {
     machines: BTreeMap<String, Value>,
     /// The errors of operations that were begun; none of those that go well.
     operations: Vec<Option<&'static str>>,
+    /// Disks, interfaces, addresses, snapshots and images, by type and name.
+    beside: BTreeMap<(String, String), Value>,
+    /// What tags were put on, with the owner.
+    tagged: Vec<String>,
     polled: u32,
     made: u32,
     /// The code and message with which the next request is refused at once.
@@ -120,7 +126,8 @@ impl TwinState {
             let id = format!("{}{name}/ipConfigurations/{name}", INTERFACES.replace("GRADUS", "gradus"));
             json!({ "name": name, "properties": { "ipAddress": "192.0.2.7", "ipConfiguration": { "id": id } } })
         };
-        reply(200, &[], &json!({ "value": self.machines.keys().map(of).collect::<Vec<_>>() }))
+        let beside = self.beside_of("Microsoft.Network", "publicIPAddresses");
+        reply(200, &[], &json!({ "value": self.machines.keys().map(of).chain(beside).collect::<Vec<_>>() }))
     }
 
     /// Reads, stops or starts a machine.
@@ -177,6 +184,8 @@ impl HttpTransport for Twin {
             return state.operation(number.parse().unwrap());
         }
         assert!(query.starts_with("api-version=20"), "{}", request.url);
+        // Azure itself writes the name of a group in other letters.
+        let path = path.replace("resourceGroups/GRADUS/", "resourceGroups/gradus/");
         let path = path.strip_prefix("resourceGroups/gradus/providers/").expect("the resource group");
         let parts: Vec<&str> = path.split('/').collect();
         match (request.method, &parts[..]) {
@@ -189,11 +198,15 @@ impl HttpTransport for Twin {
                 assert_eq!(request.method == "GET", *action == "instanceView", "{action}");
                 state.power(name, action)
             }
+            ("GET", ["Microsoft.Compute", "virtualMachines", name]) => state.machine(name),
             ("GET", ["Microsoft.Network", "publicIPAddresses"]) => state.addresses(),
+            ("GET", [namespace, kind]) if *kind != "permissions" => state.list_beside(namespace, kind),
+            ("PATCH", ["Microsoft.Network", kind, name]) => state.tag(kind, name, &request.body),
             ("DELETE", ["Microsoft.Compute", "virtualMachines", name]) => {
                 assert!(query.ends_with("&forceDeletion=true"), "{query}");
                 state.delete(name)
             }
+            ("DELETE", [namespace, kind, name]) => state.delete_beside(namespace, kind, name),
             ("GET", ["Microsoft.Authorization", "permissions"]) => match state.is_closed {
                 true => refuse(403, "AuthorizationFailed", "as asked"),
                 false => {

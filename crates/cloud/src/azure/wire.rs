@@ -136,6 +136,12 @@ impl AzureClient {
         self.send("POST", &format!("{}{path}", self.endpoint), &[], Vec::new())
     }
 
+    /// Changes a part of something, and reads what it is then.
+    pub fn patch<T: DeserializeOwned>(&self, path: &str, body: Vec<u8>) -> Result<T, CloudFailure> {
+        let headers = [("content-type", "application/json")];
+        read(&self.send("PATCH", &format!("{}{path}", self.endpoint), &headers, body)?)
+    }
+
     /// Deletes something; that it was begun is enough.
     pub fn delete(&self, path: &str) -> Result<(), CloudFailure> {
         self.send("DELETE", &format!("{}{path}", self.endpoint), &[], Vec::new()).map(drop)

@@ -25,16 +25,25 @@ fn answer(asked: &str, owner: &str, deleted: &Mutex<Vec<String>>) -> (u16, Value
                                  "hardwareProfile": { "vmSize": "Standard_NC4as_T4_v3" } });
         json!({ "name": name, "location": "eastus", "tags": { "gradus-owner": owner }, "properties": properties })
     };
+    let disk = |name: &str, owner: &str| {
+        let properties = json!({ "provisioningState": "Succeeded", "timeCreated": "2025-11-24T10:26:40.1+00:00",
+                                 "diskState": "Unattached", "diskSizeGB": 256,
+                                 "LastOwnershipUpdateTime": "2025-11-24T11:26:40.1+00:00" });
+        json!({ "name": name, "location": "eastus", "tags": { "gradus-owner": owner }, "properties": properties,
+                "sku": { "name": "StandardSSD_LRS" } })
+    };
     let parts: Vec<&str> = path.split('/').collect();
     match (method, &parts[..]) {
         ("GET", ["Microsoft.Compute", "virtualMachines"]) => {
             (200, json!({ "value": [machine("gradus-1", owner), machine("gradus-2", "somebody")] }))
         }
-        ("GET", ["Microsoft.Network", "publicIPAddresses"]) => (200, json!({ "value": [] })),
+        ("GET", ["Microsoft.Compute", "disks"]) => (200, json!({ "value": [disk("disk-1", owner)] })),
+        ("GET", ["Microsoft.Network", "publicIPAddresses" | "networkInterfaces"])
+        | ("GET", ["Microsoft.Compute", "snapshots" | "images"]) => (200, json!({ "value": [] })),
         ("GET", ["Microsoft.Authorization", "permissions"]) => {
             (200, json!({ "value": [{ "actions": ["*/read", "Microsoft.Network/*"], "notActions": [] }] }))
         }
-        ("DELETE", ["Microsoft.Compute", "virtualMachines", name]) => {
+        ("DELETE", ["Microsoft.Compute", "virtualMachines" | "disks", name]) => {
             deleted.lock().unwrap().push((*name).to_owned());
             (202, Value::Null)
         }
@@ -89,9 +98,27 @@ fn machines_of_azure_that_no_run_has_are_found_and_ended() {
     let said = run(&["cloud", "policy", "azure"], "secret");
     assert!(said.code == Some(0) && said.out.contains("Microsoft.Compute/virtualMachines/write"), "{}", said.out);
     let said = run(&["cloud", "audit", "azure"], "secret");
-    assert_eq!((said.code, said.out.matches("orphaned").count()), (Some(0), 1), "{}{}", said.out, said.err);
+    assert_eq!((said.code, said.out.matches("orphaned").count()), (Some(0), 2), "{}{}", said.out, said.err);
+    let disk = said.out.lines().find(|line| line.contains("disk-1")).unwrap();
+    let words: Vec<&str> = disk.split_whitespace().collect();
+    assert_eq!(words[..6], ["eastus", "disk", "disk-1", "StandardSSD_LRS", "256", "GiB"], "{disk}");
+    // The catalog has no price of it, and the sum says so.
+    assert_eq!(words[words.len() - 3..], ["unknown", "-", "orphaned"], "{disk}");
+    assert!(said.out.contains("\ntogether $") && said.out.contains("/h, and 1 of unknown price\n"), "{}", said.out);
+    assert!(
+        said.err.contains("`gradus cloud audit azure --end` ends what is orphaned, after a grace of 10m"),
+        "{}",
+        said.err
+    );
     assert_eq!(deleted.lock().unwrap().len(), 0, "nothing was ended yet");
+    let said = run(&["cloud", "audit", "azure", "--json"], "secret");
+    let lines: Vec<Value> = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let disk = &lines.iter().find(|line| line["resource"].is_object()).unwrap()["resource"];
+    assert_eq!(
+        (&disk["kind"], &disk["verdict"], &disk["price"]),
+        (&"disk".into(), &"orphaned".into(), &"unknown".into())
+    );
     let said = run(&["cloud", "audit", "azure", "--end"], "secret");
-    assert_eq!((said.code, said.out.matches("ended").count()), (Some(0), 1), "{}{}", said.out, said.err);
-    assert_eq!(*deleted.lock().unwrap(), ["gradus-1"]);
+    assert_eq!((said.code, said.out.matches("ended").count()), (Some(0), 2), "{}{}", said.out, said.err);
+    assert_eq!(*deleted.lock().unwrap(), ["gradus-1", "disk-1"]);
 }
