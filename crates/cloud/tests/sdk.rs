@@ -262,6 +262,7 @@ fn sent_to_alibaba() -> Vec<Value> {
     let api = Alibaba::new(recorder.clone(), None, sources, AlibabaOptions::default());
     tried(&api, &["cn-hangzhou/cn-hangzhou-h/ecs.gn6i-c4g1.xlarge/spot", "cn-hangzhou/ecs.gn5-c4g1.xlarge"]);
     stopped(&api, MachinePlace { handle: "i-1".into(), region: "us-east-1".into(), zone: None });
+    assert_eq!(api.resources("me", false).unseen(), [""; 0]);
     api.check("me").unwrap();
     let known = KnownTypes::from([("ecs.gn6i-c4g1.xlarge".to_owned(), ["ap-southeast-1".to_owned()].into())]);
     prices::alibaba::on_demand(&api, &known, "ap-southeast-1", &|_| ()).unwrap();

@@ -106,6 +106,14 @@ pub(super) const AUDITS: &[SourceMutant] = &[
         test: decision("the_interface_and_the_address"),
     },
     SourceMutant {
+        name: "only-the-first-page-of-addresses-is-audited",
+        harm: "addresses of Alibaba Cloud beyond the first hundred are never found, and cost money for good",
+        file: "crates/cloud/src/alibaba/resources.rs",
+        from: "(AcsService::Vpc, _) if !is_empty && found.len() < total =>",
+        to: "(AcsService::Vpc, _) if !is_empty && found.len() > total =>",
+        test: decision("in_all_regions_and_ends"),
+    },
+    SourceMutant {
         name: "disks-of-google-have-no-label",
         harm: "a disk that is left behind in Google Cloud is never known to be gradus's, and costs money for good",
         file: "crates/cloud/src/gcp/mod.rs",

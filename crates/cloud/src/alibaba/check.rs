@@ -10,17 +10,22 @@ use super::{Alibaba, GROUP};
 use crate::aws::wire::query::{Params, params};
 use crate::rented::{CloudApi, CloudFailure, or_denied};
 
-/// What a run needs.
-const ACTIONS: [&str; 9] = [
+/// What a run and an audit need.
+const ACTIONS: [&str; 14] = [
+    "ecs:DeleteDisk",
     "ecs:DeleteInstance",
+    "ecs:DescribeDisks",
     "ecs:DescribeInstances",
     "ecs:DescribeRegions",
     "ecs:DescribeSecurityGroups",
+    "ecs:DescribeSnapshots",
     "ecs:ModifyInstanceAutoReleaseTime",
     "ecs:RunInstances",
     "ecs:StartInstance",
     "ecs:StopInstance",
+    "vpc:DescribeEipAddresses",
     "vpc:DescribeVSwitches",
+    "vpc:ReleaseEipAddress",
 ];
 
 /// What an identity of Alibaba's is allowed.
@@ -81,9 +86,9 @@ fn tried_in(regions: &BTreeSet<String>) -> &str {
 }
 
 /// Requests that change nothing. An answer that is no denial counts as allowed.
-fn tries(region: &str) -> [(AcsService, &'static str, &'static str, Params); 7] {
+fn tries(region: &str) -> [(AcsService, &'static str, &'static str, Params); 12] {
     let group = params([("RegionId", region), ("SecurityGroupName", GROUP)]);
-    let switches = params([("RegionId", region)]);
+    let of_region = params([("RegionId", region)]);
     let run = params([
         ("RegionId", region),
         ("DryRun", "true"),
@@ -95,14 +100,21 @@ fn tries(region: &str) -> [(AcsService, &'static str, &'static str, Params); 7] 
     let one = params([("InstanceId", "i-gradus"), ("DryRun", "true")]);
     // It knows no `DryRun`.
     let release = params([("RegionId", region), ("InstanceId", "i-gradus")]);
+    let disk = params([("DiskId", "d-gradus")]);
+    let address = params([("RegionId", region), ("AllocationId", "eip-gradus")]);
     [
         (AcsService::Ecs, "DescribeSecurityGroups", "ecs:DescribeSecurityGroups", group),
-        (AcsService::Vpc, "DescribeVSwitches", "vpc:DescribeVSwitches", switches),
+        (AcsService::Vpc, "DescribeVSwitches", "vpc:DescribeVSwitches", of_region.clone()),
+        (AcsService::Ecs, "DescribeDisks", "ecs:DescribeDisks", of_region.clone()),
+        (AcsService::Ecs, "DescribeSnapshots", "ecs:DescribeSnapshots", of_region.clone()),
+        (AcsService::Vpc, "DescribeEipAddresses", "vpc:DescribeEipAddresses", of_region),
         (AcsService::Ecs, "RunInstances", "ecs:RunInstances", run),
         (AcsService::Ecs, "DeleteInstance", "ecs:DeleteInstance", one.clone()),
         (AcsService::Ecs, "StopInstance", "ecs:StopInstance", one.clone()),
         (AcsService::Ecs, "StartInstance", "ecs:StartInstance", one),
         (AcsService::Ecs, "ModifyInstanceAutoReleaseTime", "ecs:ModifyInstanceAutoReleaseTime", release),
+        (AcsService::Ecs, "DeleteDisk", "ecs:DeleteDisk", disk),
+        (AcsService::Vpc, "ReleaseEipAddress", "vpc:ReleaseEipAddress", address),
     ]
 }
 
@@ -118,8 +130,10 @@ mod tests {
         assert_eq!(tried, ACTIONS);
         for (_, action, _, sent) in tries("r") {
             let is_tried_only = sent.contains(&("DryRun".to_owned(), "true".to_owned()));
-            let is_of_no_machine = sent.contains(&("InstanceId".to_owned(), "i-gradus".to_owned()));
-            assert_eq!(is_tried_only || is_of_no_machine, !action.starts_with("Describe"), "{action}");
+            // There is nothing of that name.
+            let is_of_nothing =
+                sent.iter().any(|(_, value)| ["i-gradus", "d-gradus", "eip-gradus"].contains(&&**value));
+            assert_eq!(is_tried_only || is_of_nothing, !action.starts_with("Describe"), "{action}");
         }
     }
 }

@@ -90,7 +90,7 @@ impl EcsInstance {
 }
 
 /// Reads `2026-11-27T05:00Z`: Alibaba leaves seconds out.
-fn minute(text: &str) -> Option<Timestamp> {
+pub(super) fn minute(text: &str) -> Option<Timestamp> {
     match text.strip_suffix('Z').filter(|bare| bare.len() == 16) {
         Some(bare) => times::read(&format!("{bare}:00Z")),
         None => times::read(text),

@@ -11,6 +11,7 @@ mod failure;
 mod listed;
 mod order;
 mod power;
+mod resources;
 mod signature;
 #[cfg(test)]
 mod twin;
@@ -31,6 +32,7 @@ use crate::aws::wire::query::{OWNER_TAG, Params, params};
 use crate::catalog::Catalog;
 use crate::provider::{BillingRule, ProviderTraits};
 use crate::rented::account::CallerAccount;
+use crate::rented::audit::resource::{CloudResource, ResourceList};
 use crate::rented::offers::{Listable, offers};
 use crate::rented::{
     CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, MachinePower, in_regions,
@@ -272,6 +274,14 @@ impl CloudApi for Alibaba {
         struct Deleted {}
         let sent = params([("InstanceId", &place.handle), ("Force", "true")]);
         self.client.ask((AcsService::Ecs, "DeleteInstance"), &place.region, &sent).map(|Deleted {}| ())
+    }
+
+    fn resources(&self, owner: &str, lists_all: bool) -> ResourceList {
+        self.resources_of(owner, lists_all)
+    }
+
+    fn end_resource(&self, resource: &CloudResource) -> Result<(), CloudFailure> {
+        self.delete_resource(resource)
     }
 
     fn stop(&self, place: &MachinePlace) -> Result<(), CloudFailure> {

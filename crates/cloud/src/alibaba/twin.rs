@@ -2,6 +2,7 @@
 
 mod kept;
 mod network;
+mod resources;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -27,6 +28,8 @@ struct TwinState {
     machines: BTreeMap<(String, String), Value>,
     /// What each token has rented, and with which parameters.
     tokens: BTreeMap<String, (String, Form)>,
+    /// Disks, snapshots and addresses, by kind, region and id.
+    beside: BTreeMap<(String, String, String), Value>,
     nonces: BTreeSet<String>,
     made: u32,
     /// The status and code with which the next request to rent is refused.
@@ -197,6 +200,11 @@ impl HttpTransport for Twin {
             "DescribeInstances" if form.contains_key("InstanceIds") => state.one(region, &form),
             "DescribeInstances" => state.page(region, &form),
             "DeleteInstance" => state.delete(region, &form),
+            "DescribeDisks" => state.list_beside("Disk", region, &form),
+            "DescribeSnapshots" => state.list_beside("Snapshot", region, &form),
+            "DescribeEipAddresses" => state.list_beside("EipAddress", region, &form),
+            "DeleteDisk" => state.delete_beside("Disk", region, &form["DiskId"]),
+            "ReleaseEipAddress" => state.delete_beside("EipAddress", region, &form["AllocationId"]),
             "StopInstance" | "StartInstance" | "ModifyInstanceAutoReleaseTime" => state.change(&action, region, &form),
             "DescribeSecurityGroups" => {
                 let groups = match form.get("SecurityGroupName").map(String::as_str) {

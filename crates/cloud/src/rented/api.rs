@@ -7,7 +7,7 @@ use domain::wants::Wants;
 use domain::{Offer, Timestamp};
 
 use super::MachineChoice;
-use super::audit::resource::{CloudResource, ResourceList};
+use super::audit::resource::{CloudResource, ResourceKind, ResourceList};
 use crate::aws::wire::query::Params;
 use crate::catalog::Catalog;
 use crate::provider::ProviderTraits;
@@ -272,6 +272,34 @@ pub(crate) fn in_regions(
         }
     }
     Ok(found)
+}
+
+/// The resources of these kinds in several regions, which are looked at at once.
+pub(crate) fn resources_in(
+    regions: Result<BTreeSet<String>, CloudFailure>,
+    kinds: &[ResourceKind],
+    list: impl Fn(ResourceKind, &str) -> Result<Vec<CloudResource>, CloudFailure> + Sync,
+) -> ResourceList {
+    let mut all = ResourceList::default();
+    let regions = match regions {
+        Ok(regions) => regions,
+        Err(failure) => {
+            kinds.iter().for_each(|kind| all.add(*kind, "every region", Err(&failure)));
+            return all;
+        }
+    };
+    let list = &list;
+    let answers: Vec<Vec<Result<Vec<CloudResource>, CloudFailure>>> = std::thread::scope(|scope| {
+        let each = |region| move || kinds.iter().map(|kind| list(*kind, region)).collect::<Vec<_>>();
+        let looks: Vec<_> = regions.iter().map(|region| scope.spawn(each(region.as_str()))).collect();
+        let lost = || Err(CloudFailure::Doubt("the look has ended early".to_owned()));
+        let broken = |_| kinds.iter().map(|_| lost()).collect::<Vec<_>>();
+        looks.into_iter().map(|look| look.join().unwrap_or_else(broken)).collect()
+    });
+    for (region, answers) in regions.iter().zip(answers) {
+        kinds.iter().zip(answers).for_each(|(kind, answer)| all.add(*kind, region, answer));
+    }
+    all
 }
 
 /// What was answered; none where the action was denied, which is written down, or refused for another reason.

@@ -33,7 +33,7 @@ use domain::{InstanceId, Timestamp};
 
 pub use account::rented_elsewhere;
 pub use api::{CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachinePlace, MachinePower};
-pub(crate) use api::{in_regions, or_denied};
+pub(crate) use api::{in_regions, or_denied, resources_in};
 pub use choice::MachineChoice;
 pub use names::{machine_name, name_prefix};
 pub use reach::{ReachSettings, calls_over_tls};

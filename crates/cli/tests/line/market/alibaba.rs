@@ -31,6 +31,7 @@ fn answer(asked: &str, owner: &str, deleted: &Mutex<Vec<String>>) -> (u16, Value
             let is_ours = value("Tag.1.Value").is_some_and(|tag| tag == owner);
             (200, json!({ "Instances": { "Instance": if is_ours { vec![machine] } else { vec![] } } }))
         }
+        "DescribeDisks" | "DescribeSnapshots" | "DescribeEipAddresses" => (200, json!({ "TotalCount": 0 })),
         "DeleteInstance" if value("DryRun").is_none() => {
             deleted.lock().unwrap().push(value("InstanceId").unwrap().to_owned());
             (200, json!({ "RequestId": "r" }))
