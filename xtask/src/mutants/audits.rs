@@ -114,6 +114,14 @@ pub(super) const AUDITS: &[SourceMutant] = &[
         test: decision("in_all_regions_and_ends"),
     },
     SourceMutant {
+        name: "a-disk-of-tencent-on-its-way-is-unused",
+        harm: "a server deletes a disk of Tencent Cloud that is being attached",
+        file: "crates/cloud/src/tencent/resources.rs",
+        from: "None if state == Some(free) => ResourceUse::Nothing,",
+        to: "None if state.is_some() => ResourceUse::Nothing,",
+        test: decision("tencent::resources"),
+    },
+    SourceMutant {
         name: "disks-of-google-have-no-label",
         harm: "a disk that is left behind in Google Cloud is never known to be gradus's, and costs money for good",
         file: "crates/cloud/src/gcp/mod.rs",

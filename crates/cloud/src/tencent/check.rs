@@ -9,8 +9,10 @@ use super::wire::TcService;
 use super::{GROUP, Tencent, filters};
 use crate::rented::{CloudApi, CloudFailure, or_denied};
 
-/// What a run needs.
-const ACTIONS: [&str; 13] = [
+/// What a run and an audit need.
+const ACTIONS: [&str; 17] = [
+    "cbs:DescribeDisks",
+    "cbs:TerminateDisks",
     "cvm:DeleteInstancesActionTimer",
     "cvm:DescribeImages",
     "cvm:DescribeInstances",
@@ -23,7 +25,9 @@ const ACTIONS: [&str; 13] = [
     "cvm:StartInstances",
     "cvm:StopInstances",
     "cvm:TerminateInstances",
+    "vpc:DescribeAddresses",
     "vpc:DescribeSecurityGroups",
+    "vpc:ReleaseAddresses",
 ];
 
 /// What an identity of Tencent's is allowed.
@@ -38,7 +42,7 @@ pub struct TencentReport {
     /// Actions that were denied.
     pub missing: Vec<&'static str>,
     /// Actions that are needed and cannot be tried.
-    pub untried: [&'static str; 5],
+    pub untried: [&'static str; 7],
 }
 
 /// The least policy with which jobs can be run, as `tccli cam CreatePolicy --PolicyDocument` reads it.
@@ -54,13 +58,15 @@ pub(super) struct CallerAnswer {
     arn: String,
 }
 
-/// What changes a machine has no `DryRun`.
-const UNTRIED: [&str; 5] = [
+/// What changes or deletes something has no `DryRun`.
+const UNTRIED: [&str; 7] = [
+    "cbs:TerminateDisks",
     "cvm:DeleteInstancesActionTimer",
     "cvm:ImportInstancesActionTimer",
     "cvm:StartInstances",
     "cvm:StopInstances",
     "cvm:TerminateInstances",
+    "vpc:ReleaseAddresses",
 ];
 
 /// A region that every account has, where none is known.
@@ -73,7 +79,7 @@ impl Tencent {
     }
 
     /// Who the key belongs to, how many machines of an owner there are, and which actions are denied. Tencent is asked for each
-    /// action but those that change a machine, for renting with `DryRun`.
+    /// action but those that change or delete something, for renting with `DryRun`.
     ///
     /// # Errors
     /// [`CloudFailure`].
@@ -97,7 +103,7 @@ fn tried_in(regions: &BTreeSet<String>) -> &str {
 }
 
 /// Requests that change nothing. An answer that is no denial counts as allowed.
-fn tries() -> [(TcService, &'static str, &'static str, Value); 6] {
+fn tries() -> [(TcService, &'static str, &'static str, Value); 8] {
     let run = json!({
         "DryRun": true, "InstanceType": "GN7.2XLARGE32", "ImageId": "img-00000000", "Placement": { "Zone": "ap-guangzhou-6" },
     });
@@ -109,6 +115,8 @@ fn tries() -> [(TcService, &'static str, &'static str, Value); 6] {
         (TcService::Cvm, "DescribeZones", "cvm:DescribeZones", json!({})),
         (TcService::Cvm, "DescribeZoneInstanceConfigInfos", "cvm:DescribeZoneInstanceConfigInfos", sold),
         (TcService::Cvm, "DescribeImages", "cvm:DescribeImages", image),
+        (TcService::Cbs, "DescribeDisks", "cbs:DescribeDisks", json!({ "Limit": 1 })),
+        (TcService::Vpc, "DescribeAddresses", "vpc:DescribeAddresses", json!({ "Limit": 1 })),
         (TcService::Cvm, "DescribeInstancesActionTimer", "cvm:DescribeInstancesActionTimer", timers),
         (TcService::Cvm, "RunInstances", "cvm:RunInstances", run),
     ]
@@ -119,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_action_of_the_policy_is_tried_unless_it_changes_a_machine() {
+    fn each_action_of_the_policy_is_tried_unless_it_changes_something() {
         let mut tried: Vec<&str> = tries().iter().map(|(_, _, permission, _)| *permission).collect();
         tried.extend(["cvm:DescribeRegions", "cvm:DescribeInstances"]);
         tried.extend(UNTRIED);

@@ -12,6 +12,7 @@ mod failure;
 mod listed;
 mod order;
 mod power;
+mod resources;
 mod signature;
 #[cfg(test)]
 mod twin;
@@ -33,6 +34,7 @@ use crate::aws::wire::query::{OWNER_TAG, Params, params};
 use crate::catalog::Catalog;
 use crate::provider::{BillingRule, ProviderTraits};
 use crate::rented::account::CallerAccount;
+use crate::rented::audit::resource::{CloudResource, ResourceList};
 use crate::rented::offers::{Listable, offers};
 use crate::rented::{
     CloudApi, CloudFailure, CloudMachine, LaunchOrder, MachineChoice, MachinePlace, MachinePower, in_regions, value,
@@ -264,6 +266,14 @@ impl CloudApi for Tencent {
         struct Terminated {}
         let body = json!({ "InstanceIds": [place.handle] }).to_string();
         self.client.ask((TcService::Cvm, "TerminateInstances"), &place.region, &body).map(|Terminated {}| ())
+    }
+
+    fn resources(&self, owner: &str, lists_all: bool) -> ResourceList {
+        self.resources_of(owner, lists_all)
+    }
+
+    fn end_resource(&self, resource: &CloudResource) -> Result<(), CloudFailure> {
+        self.delete_resource(resource)
     }
 
     fn stop(&self, place: &MachinePlace) -> Result<(), CloudFailure> {

@@ -1,6 +1,7 @@
 //! A stand-in for Tencent Cloud, in this process: what its documentation says that it answers. It checks signatures.
 
 mod kept;
+mod resources;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -26,6 +27,8 @@ struct TwinState {
     machines: BTreeMap<(String, String), Value>,
     /// What each token has rented, and with which parameters.
     tokens: BTreeMap<String, (String, Value)>,
+    /// Disks and addresses, by region and id.
+    beside: BTreeMap<(String, String), Value>,
     made: u32,
     /// The code with which the next request to rent is refused.
     refuse: Option<&'static str>,
@@ -177,6 +180,10 @@ impl TwinState {
                 groups.extend(has.then(|| json!({ "SecurityGroupId": "sg-1", "SecurityGroupName": "gradus" })));
                 ok(json!({ "TotalCount": 1, "SecurityGroupSet": groups }))
             }
+            "DescribeDisks" => self.list_beside("Disk", region, body),
+            "DescribeAddresses" => self.list_beside("Address", region, body),
+            "TerminateDisks" => self.delete_beside(region, &body["DiskIds"]),
+            "ReleaseAddresses" => self.delete_beside(region, &body["AddressIds"]),
             "RunInstances" => self.run(region, body),
             "DescribeInstances" if body.get("InstanceIds").is_some() => self.one(region, body),
             "DescribeInstances" => self.page(region, body),

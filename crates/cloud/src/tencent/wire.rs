@@ -19,6 +19,8 @@ use crate::rented::CloudFailure;
 pub(super) enum TcService {
     /// Cloud Virtual Machine.
     Cvm,
+    /// Cloud Block Storage.
+    Cbs,
     /// Virtual Private Cloud.
     Vpc,
     /// Security Token Service.
@@ -30,6 +32,7 @@ impl TcService {
     pub fn name(self) -> &'static str {
         match self {
             TcService::Cvm => "cvm",
+            TcService::Cbs => "cbs",
             TcService::Vpc => "vpc",
             TcService::Sts => "sts",
         }
@@ -37,7 +40,7 @@ impl TcService {
 
     fn version(self) -> &'static str {
         match self {
-            TcService::Cvm | TcService::Vpc => "2017-03-12",
+            TcService::Cvm | TcService::Cbs | TcService::Vpc => "2017-03-12",
             TcService::Sts => "2018-08-13",
         }
     }
