@@ -20,6 +20,7 @@ use crate::aws::wire::query::Params;
 use crate::aws::wire::{HttpReply, HttpRequest, HttpTransport};
 use crate::catalog::Catalog;
 use crate::provider::{BillingRule, ProviderTraits};
+use crate::rented::audit::resource::{CloudResource, ResourceKind, ResourceList, ResourceTags};
 use crate::rented::offers::{Listable, offers};
 use crate::rented::user_data::user_data;
 use crate::rented::{
@@ -177,10 +178,15 @@ impl Lambda {
         self.ask("GET", "instances", None)
     }
 
+    /// Keys that the account knows.
+    fn ssh_keys(&self) -> Result<Vec<SshKey>, CloudFailure> {
+        self.ask("GET", "ssh-keys", None)
+    }
+
     /// Sees to it that the account knows a key; its name there.
     fn ssh_key(&self, owner: &str, public_key: &str) -> Result<String, CloudFailure> {
-        let name = name_prefix(owner).trim_end_matches('-').to_owned();
-        let keys: Vec<SshKey> = self.ask("GET", "ssh-keys", None)?;
+        let name = key_name(owner);
+        let keys = self.ssh_keys()?;
         let words = |text: &str| text.split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>();
         match keys.iter().find(|key| key.name == name) {
             Some(key) if words(&key.public_key) == words(public_key) => Ok(name),
@@ -202,6 +208,11 @@ impl Lambda {
     pub fn check(&self) -> Result<usize, CloudFailure> {
         self.listed().map(|machines| machines.len())
     }
+}
+
+/// The name of an owner's key in the account.
+fn key_name(owner: &str) -> String {
+    name_prefix(owner).trim_end_matches('-').to_owned()
 }
 
 /// What an error reply means.
@@ -287,6 +298,23 @@ impl CloudApi for Lambda {
     fn end(&self, place: &MachinePlace) -> Result<(), CloudFailure> {
         let body = json!({ "instance_ids": [place.handle] });
         self.ask::<Value>("POST", "instance-operations/terminate", Some(&body)).map(drop)
+    }
+
+    /// Disks and addresses are parts of machines. The key of an owner is free, and enters each of the machines to come.
+    fn resources(&self, owner: &str, lists_all: bool) -> ResourceList {
+        let mut list = ResourceList::default();
+        if lists_all {
+            let place = "every region";
+            let tags = ResourceTags { owner: Some(owner.to_owned()), ..ResourceTags::default() };
+            let of = |key: SshKey| {
+                let tags = tags.clone();
+                CloudResource { tags, ..CloudResource::new(ResourceKind::KeyPair, &key.name, place) }
+            };
+            let keys = self.ssh_keys();
+            let ours = keys.map(|keys| keys.into_iter().filter(|key| key.name == key_name(owner)).map(of).collect());
+            list.add(ResourceKind::KeyPair, place, ours);
+        }
+        list
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::provider::{LaunchRequest, Provider};
-use crate::rented::twin::{conforms, provider, rents_over_tls};
+use crate::rented::twin::{OWNER, audits_beside, clock, conforms, provider, rents_over_tls};
 
 /// Machines, keys, and how the next launch goes wrong.
 #[derive(Default)]
@@ -199,6 +199,18 @@ fn machines_of_others_are_not_seen() {
     assert_eq!(api(&twin).check().unwrap(), 1);
     let wrong = Lambda::new(twin, None, "other");
     assert!(matches!(wrong.check(), Err(CloudFailure::Denied(why)) if why.contains("set `LAMBDA_API_KEY`")));
+}
+
+#[test]
+fn the_key_of_a_home_is_listed_where_everything_is_and_stays() {
+    let (twin, home) = (Arc::new(Twin::default()), tempfile::tempdir().unwrap());
+    assert!(matches!(launch(&twin, home.path()), ProviderAnswer::Accepted(_)));
+    twin.state.lock().unwrap().keys.push(json!({ "name": "mine", "public_key": "ssh-ed25519 A" }));
+    audits_beside(&Cloud::Lambda, &api(&twin), clock(), &[]);
+    let found = api(&twin).resources(OWNER, true).found;
+    assert_eq!((found.len(), found[0].kind), (1, ResourceKind::KeyPair));
+    assert!(matches!(api(&twin).end_resource(&found[0]), Err(CloudFailure::Invalid(_))));
+    assert_eq!(twin.state.lock().unwrap().keys.len(), 2);
 }
 
 #[test]
