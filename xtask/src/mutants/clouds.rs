@@ -299,8 +299,8 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         name: "programs-are-fetched-from-other-pools",
         harm: "libtorch travels between clouds, which costs money, or is waited for where no port is open",
         file: "crates/cloud/src/ssh/peers.rs",
-        from: "host.is_usable() && host.pool == node.pool",
-        to: "host.is_usable()",
+        from: "peer.is_usable() && peer.pool == node.pool",
+        to: "peer.is_usable()",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "asks_one_of_its_pool" },
     },
     SourceMutant {
@@ -318,6 +318,14 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         from: "self.locked().remove(node).unwrap_or_default()",
         to: "self.locked().get(node).cloned().unwrap_or_default()",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "reported_of_its_node_and_once" },
+    },
+    SourceMutant {
+        name: "a-node-that-is-not-asked-is-not-in-the-log",
+        harm: "a node waits until libtorch has come from the user's own machine, because another one failed before, and no log says so",
+        file: "crates/cloud/src/ssh/peers.rs",
+        from: "ago < FAILED && reader != node",
+        to: "ago < FAILED && reader == node",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "it_failed_for_another_one_is_named" },
     },
     SourceMutant {
         name: "a-list-of-nodes-takes-the-tunnel",

@@ -28,10 +28,19 @@ const FAST_ENOUGH: u64 = 8_000_000;
 #[derive(Debug, Default)]
 pub struct PeerLoad(Mutex<BTreeMap<String, PeerState>>);
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct PeerState {
     readers: usize,
-    failed: Option<Instant>,
+    failed: Option<PeerFailure>,
+}
+
+/// Why nothing is fetched from a node for a while.
+#[derive(Debug, Clone)]
+struct PeerFailure {
+    at: Instant,
+    /// The node that asked for its files.
+    reader: String,
+    why: String,
 }
 
 /// What is known of a node from which another one may fetch.
@@ -60,14 +69,27 @@ impl<'a> PeerNodes<'a> {
     pub(super) fn take_slot(&self, asked: &BTreeSet<String>) -> Option<ReaderSlot<'a>> {
         let mut states = self.load.locked();
         let facts = |host: &'a Host| {
-            let state = states.get(&host.name).copied().unwrap_or_default();
-            let has_failed = state.failed.is_some_and(|at| at.elapsed() < FAILED);
-            PeerFacts { host, readers: state.readers, has_failed }
+            let state = states.get(&host.name);
+            let failure = state.and_then(|state| state.failed.as_ref());
+            let has_failed = failure.is_some_and(|failure| failure.at.elapsed() < FAILED);
+            PeerFacts { host, readers: state.map_or(0, |state| state.readers), has_failed }
         };
         let known: Vec<PeerFacts<'a>> = self.inventory.hosts.iter().map(facts).collect();
         let host = peer_for(self.node, &known, asked)?;
         states.entry(host.name.clone()).or_default().readers += 1;
         Some(ReaderSlot { host, load: self.load })
+    }
+
+    /// Nodes that are not asked because they failed for another one a moment ago, each with the reason; no more than would have
+    /// been asked.
+    pub(super) fn skipped(&self) -> Vec<(String, String)> {
+        let states = self.load.locked();
+        let reason = |host: &Host| {
+            let failure = states.get(&host.name)?.failed.as_ref()?;
+            skip_reason(&self.node.name, failure, failure.at.elapsed())
+        };
+        let able = self.inventory.hosts.iter().filter(|host| may_send(self.node, host));
+        able.filter_map(|host| Some((host.name.clone(), reason(host)?))).take(ASKED).collect()
     }
 }
 
@@ -93,9 +115,10 @@ pub(super) struct ReaderSlot<'a> {
 }
 
 impl ReaderSlot<'_> {
-    /// Notes that nothing more can be fetched from it.
-    pub fn note_failed(&self) {
-        self.load.locked().entry(self.host.name.clone()).or_default().failed = Some(Instant::now());
+    /// Notes that it could not send everything to this node, and why.
+    pub fn note_failed(&self, reader: &str, why: &str) {
+        let failure = PeerFailure { at: Instant::now(), reader: reader.to_owned(), why: why.to_owned() };
+        self.load.locked().entry(self.host.name.clone()).or_default().failed = Some(failure);
     }
 }
 
@@ -113,12 +136,24 @@ fn peer_for<'a>(node: &Host, known: &[PeerFacts<'a>], asked: &BTreeSet<String>) 
     if asked.len() >= ASKED {
         return None;
     }
-    // One machine may have two names.
-    let is_itself = |host: &Host| host.name == node.name || host.address == node.address && host.config == node.config;
-    let may_have_it = |host: &Host| host.is_usable() && host.pool == node.pool;
     let is_free = |peer: &PeerFacts| !peer.has_failed && peer.readers < READERS;
-    let able = known.iter().filter(|peer| is_free(peer) && may_have_it(peer.host) && !is_itself(peer.host));
+    let able = known.iter().filter(|peer| is_free(peer) && may_send(node, peer.host));
     able.filter(|peer| !asked.contains(&peer.host.name)).min_by_key(|peer| peer.readers).map(|peer| peer.host)
+}
+
+/// Whether a node may have files for another one, and can reach it.
+fn may_send(node: &Host, peer: &Host) -> bool {
+    // One machine may have two names.
+    let is_itself = peer.name == node.name || peer.address == node.address && peer.config == node.config;
+    peer.is_usable() && peer.pool == node.pool && !is_itself
+}
+
+/// Why a node does not ask another one that failed so long ago; `None` where it may be asked, or where it failed for this very
+/// node, which has reported that.
+fn skip_reason(node: &str, failure: &PeerFailure, ago: Duration) -> Option<String> {
+    let PeerFailure { reader, why, .. } = failure;
+    let is_skipped = ago < FAILED && reader != node;
+    is_skipped.then(|| format!("it was not asked, because {} s ago it failed for `{reader}`: {why}", ago.as_secs()))
 }
 
 /// The bytes per second below which a peer is given up: half of what the connection from here carries, as far as that was
@@ -195,10 +230,44 @@ mod tests {
         assert!(first.is_some() && second.is_some() && next().is_none(), "two at a time");
         drop(first);
         assert_eq!(next().map(|slot| slot.host.name.clone()).as_deref(), Some("a"));
-        second.unwrap().note_failed();
+        assert!(peers.skipped().is_empty());
+        second.unwrap().note_failed("other", "it is off");
         assert!(next().is_none());
+        let skipped = peers.skipped();
+        let [(peer, why)] = &skipped[..] else { panic!("{skipped:?}") };
+        assert!(peer == "a" && why.ends_with("it failed for `other`: it is off"), "{skipped:?}");
         load.note_prepared("a");
         assert!(next().is_some());
+        assert!(peers.skipped().is_empty());
+    }
+
+    #[test]
+    fn a_node_that_is_not_asked_because_it_failed_for_another_one_is_named() {
+        let failure = PeerFailure { at: Instant::now(), reader: "east".into(), why: "it is off".into() };
+        let check = |node: &str, seconds: u64, expected: Option<&str>| {
+            let reason = skip_reason(node, &failure, Duration::from_secs(seconds));
+            assert_eq!(reason.as_deref(), expected, "{node} after {seconds} s");
+        };
+        check("north", 40, Some("it was not asked, because 40 s ago it failed for `east`: it is off"));
+        check("north", 300, None);
+        check("east", 40, None);
+    }
+
+    #[test]
+    fn no_more_nodes_are_named_than_would_have_been_asked_and_none_of_another_pool() {
+        let mut hosts: Vec<Host> = ["a", "b", "c"].map(|name| host(name, Some("lab"))).into();
+        hosts.extend([host("far", None), host("new", Some("lab"))]);
+        let inventory = Inventory { hosts };
+        let load = PeerLoad::default();
+        for host in &inventory.hosts {
+            ReaderSlot { host, load: &load }.note_failed("other", "it is off");
+        }
+        let names = |node: &Host| {
+            let peers = PeerNodes { node, inventory: &inventory, owner: "me", load: &load };
+            peers.skipped().into_iter().map(|(peer, _)| peer).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&inventory.hosts[4]), ["a", "b"]);
+        assert_eq!(names(&inventory.hosts[3]), [""; 0]);
     }
 
     #[test]

@@ -78,7 +78,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         account: Option<String>,
     },
-    /// When a machine that was there already was prepared, another node could not send it all files that it has.
+    /// When a machine that was there already was prepared, another node could not send it all files that it has, or was not
+    /// asked because it had just failed for another machine.
     PeerCopyFailed {
         /// The machine that was prepared.
         instance: InstanceId,

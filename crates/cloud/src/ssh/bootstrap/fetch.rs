@@ -50,9 +50,15 @@ pub(super) fn install(
     Ok(CopiedFiles { whole: copy.whole(), held, sent: Bytes(sent), peers: fetched })
 }
 
-/// Fetches from one node after the other, until nothing is missing or none is left to ask.
+/// Fetches from one node after the other, until nothing is missing or none is left to ask. Those that are not asked, because they
+/// have just failed, are reported like those that fail.
 fn fetch(copy: &mut InstallCopy, peers: &PeerNodes) -> Result<Vec<PeerCopy>, SshError> {
-    let (mut asked, mut fetched) = (BTreeSet::new(), Vec::new());
+    if copy.missing().is_empty() {
+        return Ok(Vec::new());
+    }
+    let skipped = |(peer, why)| PeerCopy { peer, bytes: Bytes(0), failed: Some(why) };
+    let mut fetched: Vec<PeerCopy> = peers.skipped().into_iter().map(skipped).collect();
+    let mut asked = BTreeSet::new();
     while !copy.missing().is_empty()
         && let Some(slot) = peers.take_slot(&asked)
     {
@@ -62,8 +68,8 @@ fn fetch(copy: &mut InstallCopy, peers: &PeerNodes) -> Result<Vec<PeerCopy>, Ssh
         let failed = fetch_from(copy, peers, slot.host).err();
         // Where the machine itself cannot be reached any more, the peer is not to blame.
         copy.look()?;
-        if failed.is_some() {
-            slot.note_failed();
+        if let Some(why) = &failed {
+            slot.note_failed(&peers.node.name, why);
         }
         let bytes = Bytes(copy.held().0.saturating_sub(before.0));
         if bytes.0 > 0 || failed.is_some() {
