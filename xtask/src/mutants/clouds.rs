@@ -344,6 +344,14 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "taken_is_taken_back" },
     },
     SourceMutant {
+        name: "a-tunnel-that-stands-is-not-checked",
+        harm: "the agent of a rented machine calls at a socket that nobody reads, and the machine is given up and rented again",
+        file: "crates/cloud/src/ssh/machine.rs",
+        from: "tunnel.leads_here(connection, trusted)?",
+        to: "tunnel.leads_here(connection, trusted.max(Duration::MAX))?",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "stands_is_checked_all_the_same" },
+    },
+    SourceMutant {
         name: "a-tunnel-without-a-socket-is-trusted",
         harm: "a node that was removed and added again is rented, and its agent reaches no loop",
         file: "crates/cloud/src/ssh/tunnel.rs",

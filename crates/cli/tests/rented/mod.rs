@@ -1,10 +1,10 @@
 //! A machine of AWS, rented, used and given back: moto is AWS, and a host of the lab is the machine that it has rented.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::direct::{Server, reachable, served, serving};
-use super::{Scene, expected};
+use super::{EPOCHS, Scene, expected};
 
 mod cloud;
 #[path = "../../../store/tests/moto/s3.rs"]
@@ -14,6 +14,7 @@ mod s3;
 const HOST: u32 = 10;
 const SHARED: u32 = 16;
 const DIRECT: u32 = 17;
+const CUT_OFF: u32 = 31;
 
 /// A configuration of `ssh` by which every machine of AWS is this host.
 fn stand_in(scene: &Scene, host: u32) -> String {
@@ -132,6 +133,34 @@ fn trials_of_a_sweep_take_over_one_machine_and_share_its_bill() {
     let whole = used.iter().sum::<f64>().max(60.0) * rate;
     assert!((whole - 1e-5..whole + 2.0 * rate).contains(&paid), "${paid} paid, ${whole} for the machine: {text}");
     assert_eq!(account.gradus(&["cloud", "audit", "aws", "--json"]), "", "nothing is left");
+}
+
+/// As on a node: the socket at which its agent calls is checked, and restored.
+#[test]
+#[ignore = "needs hosts and moto: `cargo xtask test` provides them"]
+fn something_on_a_machine_of_aws_does_not_cut_its_agent_off() {
+    let account = Account::with(CUT_OFF);
+    let scene = &account.scene;
+    let in_home = |line: &str| {
+        let line = format!("cd /root/.gradus/homes/* && {line}");
+        scene.lab(&["exec", &CUT_OFF.to_string(), "sh", "-c", &line]).trim().to_owned()
+    };
+    let job = scene.job("aws/us-east-1, instance_type: g4dn.xlarge, use_spot: true", EPOCHS);
+    let mut command = account.at_moto(scene.command(&["run", &job, "--json", "--yes"]));
+    let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    scene.wait("a checkpoint has come here", 240, || scene.manifests() >= 1);
+    let before = in_home("readlink loop.sock");
+    assert!(before.starts_with("loop.sock."), "{before}");
+    in_home("rm loop.sock && touch loop.sock");
+    scene.wait("the loop has taken the name back", 60, || in_home("readlink loop.sock") == before);
+    in_home("rm loop.sock loop.sock.*");
+    let is_open = || in_home("test -S loop.sock && echo open") == "open";
+    scene.wait("the loop has opened another tunnel", 60, is_open);
+    assert_ne!(in_home("readlink loop.sock"), before);
+    scene.wait("the run has ended", 600, || run.try_wait().unwrap().is_some());
+    let events = scene.events();
+    assert_eq!(events.matches("trains from step").count(), 1, "one attempt, from its start to its end: {events}");
+    assert_eq!(scene.weights(), expected(EPOCHS));
 }
 
 /// Once its agent has joined, nothing of a machine that calls over TLS needs SSH: it trains on while nobody can enter it, under

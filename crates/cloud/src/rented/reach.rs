@@ -1,15 +1,18 @@
 //! How the loop reaches a machine that runs: as a node, by SSH.
 //!
 //! A thread per machine copies missing files, starts the agent there with the request that rented the machine, and
-//! keeps a tunnel open for the agent's calls. It is started by a view of the machine, does nothing if all is well, and
-//! is started again by the next view if not.
+//! keeps a tunnel for the agent's calls: that of a node, which is checked every [`TRUSTED`], and restored where something there
+//! has deleted or replaced it. The thread is started by a view of the machine, ends where it fails, and is started again by the
+//! next view.
 //!
 //! A machine that was rented to be reached over TLS has no tunnel. Its agent gets a join token for its own instance with its
 //! start, on standard input; once it has joined, nothing needs SSH any more, and the machine is not entered again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use domain::rental::{MachineHandle, Refusal};
 use domain::wants::RENTED_CLOUDS;
@@ -18,7 +21,7 @@ use domain::{Elapsed, InstanceId, Node};
 use super::key;
 use super::rentals::{Rental, Rentals, replace};
 use crate::provider::{ProviderAnswer, ProviderCall};
-use crate::ssh::{Connection, DirectDoor, Executables, Host, NodeReach, Site, Tunnel, ask_joining, bootstrap};
+use crate::ssh::{Connection, DirectDoor, Executables, Host, NodeReach, SshMachine, TRUSTED, ask_joining, bootstrap};
 
 /// Settings for reaching machines.
 #[derive(Debug, Clone)]
@@ -46,17 +49,27 @@ const JOINS_WITHIN: Elapsed = Elapsed(1_200_000_000);
 pub struct Reach {
     settings: ReachSettings,
     rentals: Rentals,
-    machines: Mutex<BTreeMap<InstanceId, Arc<Mutex<Reached>>>>,
+    machines: Mutex<BTreeMap<InstanceId, Arc<Reached>>>,
 }
 
 /// How far one machine is.
 #[derive(Debug, Default)]
 struct Reached {
-    site: Option<Site>,
-    has_agent: bool,
+    machine: Mutex<SshMachine>,
+    has_agent: AtomicBool,
     /// Its agent reaches the loop without a tunnel.
-    is_direct: bool,
-    tunnel: Option<Tunnel>,
+    is_direct: AtomicBool,
+    /// Whether a thread connects to it, or keeps its tunnel.
+    is_attended: AtomicBool,
+}
+
+/// A machine that is to be reached, as a view has it.
+#[derive(Debug, Clone)]
+struct RunningMachine {
+    instance: InstanceId,
+    rental: Rental,
+    handle: MachineHandle,
+    address: String,
 }
 
 impl Reach {
@@ -113,66 +126,61 @@ impl Reach {
         if self.has_joined(instance) {
             return;
         }
-        let machine = {
+        let reached = {
             let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
             machines.entry(instance.clone()).or_default().clone()
         };
-        // Another thread is connecting.
-        let Ok(mut reached) = machine.try_lock() else { return };
-        let has_way = reached.is_direct || reached.tunnel.as_mut().is_some_and(Tunnel::is_open);
-        if reached.has_agent && has_way {
+        // Another thread is connecting, or keeps the tunnel.
+        if reached.needs_nothing() || reached.is_attended.swap(true, Ordering::SeqCst) {
             return;
         }
-        drop(reached);
-        let (reach, rental, handle, address) = (self.clone(), rental.clone(), handle.clone(), address.to_owned());
-        let instance = instance.clone();
-        std::thread::spawn(move || {
-            let Ok(mut reached) = machine.try_lock() else { return };
-            if let Err(why) = reach.go(&mut reached, (&instance, &rental), &handle, &address) {
-                reach.note(&instance, &why);
-            }
-        });
+        let (instance, rental) = (instance.clone(), rental.clone());
+        let running = RunningMachine { instance, rental, handle: handle.clone(), address: address.to_owned() };
+        let (reach, reached) = (Arc::downgrade(self), Arc::downgrade(&reached));
+        std::thread::spawn(move || keep(&reach, &reached, &running));
     }
 
+    /// The machine as a node, with the configuration by which `ssh` finds it.
+    fn host(&self, running: &RunningMachine) -> Result<Host, String> {
+        let RunningMachine { instance, rental, handle, address } = running;
+        let folder = self.rentals.folder(instance);
+        let (named, users) = ((handle.0.as_str(), address.as_str()), self.settings.ssh_config.as_deref());
+        let config = key::configure(&folder, &self.rentals.shared(), named, users);
+        let config = config.map_err(|error| format!("cannot write `{}`: {error}", folder.display()))?;
+        Ok(host(rental, handle, config))
+    }
+
+    /// Copies what the machine lacks, ensures that its agent reaches the loop, and starts the agent if that was not done.
     fn go(
         &self,
-        reached: &mut Reached,
+        reached: &Reached,
         (instance, rental): (&InstanceId, &Rental),
-        handle: &MachineHandle,
-        address: &str,
+        host: &Host,
+        trusted: Duration,
     ) -> Result<(), String> {
-        let ReachSettings { owner, socket, program, ssh_config, .. } = &self.settings;
-        let (folder, request) = (self.rentals.folder(instance), &rental.request);
+        let ReachSettings { owner, socket, program, .. } = &self.settings;
         let door = self.door_for(rental.reach)?;
-        reached.is_direct = door.is_some();
-        let named = (handle.0.as_str(), address);
-        let config = key::configure(&folder, &self.rentals.shared(), named, ssh_config.as_deref());
-        let config = config.map_err(|error| format!("cannot write `{}`: {error}", folder.display()))?;
-        let connection = Connection::new(&host(rental, handle, config), owner);
-        if reached.site.is_none() {
-            let site = bootstrap::prepare(&connection, program, owner).map_err(|error| error.to_string())?;
-            reached.site = Some(site);
+        reached.is_direct.store(door.is_some(), Ordering::SeqCst);
+        let (connection, local) = (Connection::new(host, owner), door.is_none().then_some(socket.as_path()));
+        let mut machine = reached.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        let connected =
+            machine.connect(&connection, (local, trusted), || bootstrap::prepare(&connection, program, owner));
+        connected.map_err(|error| error.to_string())?;
+        let Some(site) = machine.site.as_ref().filter(|_| !reached.has_agent.load(Ordering::SeqCst)) else {
+            return Ok(());
+        };
+        let call = ProviderCall::Launch(Box::new(rental.request.clone()));
+        let join = door.map(|door| door.offer(instance, JOINS_WITHIN)).transpose()?;
+        let server = join.as_ref().map(|join| join.server.url.clone());
+        match ask_joining(&connection, site, owner, rental.request.offer.rate, (&call, join)) {
+            ProviderAnswer::Accepted(_) => reached.has_agent.store(true, Ordering::SeqCst),
+            ProviderAnswer::Refused(refusal) => return Err(refusal.message()),
+            ProviderAnswer::Unavailable(why) | ProviderAnswer::Doubt(why) => return Err(why),
+            _ => return Err("`gradus node` answered another question".to_owned()),
         }
-        let Some(site) = &reached.site else { return Ok(()) };
-        if door.is_none() && !reached.tunnel.as_mut().is_some_and(Tunnel::is_open) {
-            reached.tunnel = None;
-            let tunnel = Tunnel::open(&connection, &site.socket(), socket).map_err(|error| error.to_string())?;
-            reached.tunnel = Some(tunnel);
-        }
-        if !reached.has_agent {
-            let call = ProviderCall::Launch(Box::new(request.clone()));
-            let join = door.map(|door| door.offer(instance, JOINS_WITHIN)).transpose()?;
-            let server = join.as_ref().map(|join| join.server.url.clone());
-            match ask_joining(&connection, site, owner, request.offer.rate, (&call, join)) {
-                ProviderAnswer::Accepted(_) => reached.has_agent = true,
-                ProviderAnswer::Refused(refusal) => return Err(refusal.message()),
-                ProviderAnswer::Unavailable(why) | ProviderAnswer::Doubt(why) => return Err(why),
-                _ => return Err("`gradus node` answered another question".to_owned()),
-            }
-            if let Some(server) = server {
-                let place = format!("{}/instances/{instance}/join.log", site.root);
-                self.note(instance, &format!("its agent was started to join `{server}`; `{place}` there says why not"));
-            }
+        if let Some(server) = server {
+            let place = format!("{}/instances/{instance}/join.log", site.root);
+            self.note(instance, &format!("its agent was started to join `{server}`; `{place}` there says why not"));
         }
         Ok(())
     }
@@ -194,13 +202,49 @@ impl Reach {
             return true;
         }
         let machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
-        machines.get(instance).is_some_and(|machine| machine.try_lock().is_ok_and(|reached| reached.has_agent))
+        machines.get(instance).is_some_and(|reached| reached.has_agent.load(Ordering::SeqCst))
     }
 
     /// Disconnects from a machine that is gone.
     pub fn forget(&self, instance: &InstanceId) {
         let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
         machines.remove(instance);
+    }
+}
+
+impl Reached {
+    /// Whether it has an agent that calls without a tunnel, so that there is nothing to keep.
+    fn needs_nothing(&self) -> bool {
+        self.has_agent.load(Ordering::SeqCst) && self.is_direct.load(Ordering::SeqCst)
+    }
+}
+
+/// Connects to a machine, and keeps its tunnel until that fails, the machine is gone or its loop has ended: neither is held
+/// while this waits.
+fn keep(reach: &Weak<Reach>, reached: &Weak<Reached>, running: &RunningMachine) {
+    let (instance, mut known) = (&running.instance, None);
+    loop {
+        let (Some(reach), Some(reached)) = (reach.upgrade(), reached.upgrade()) else { return };
+        let connected = match known.take() {
+            Some(host) => Ok(host),
+            None => reach.host(running),
+        };
+        let kept = connected.and_then(|host: Host| {
+            reach.go(&reached, (instance, &running.rental), &host, TRUSTED)?;
+            Ok(host)
+        });
+        match kept {
+            Ok(host) if !reached.needs_nothing() => known = Some(host),
+            ended => {
+                if let Err(why) = ended {
+                    reach.note(instance, &why);
+                }
+                reached.is_attended.store(false, Ordering::SeqCst);
+                return;
+            }
+        }
+        drop((reach, reached));
+        std::thread::sleep(TRUSTED);
     }
 }
 
@@ -230,7 +274,7 @@ fn host(rental: &Rental, handle: &MachineHandle, config: PathBuf) -> Host {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
 
     use domain::Offer;
     use domain::rental::LaunchRequest;
@@ -261,6 +305,11 @@ mod tests {
             has_peers: false,
         };
         Rental { reach, ..Rental::new(request, "us-east-1".into(), Vec::new()) }
+    }
+
+    fn running(reach: NodeReach) -> RunningMachine {
+        let (instance, handle) = (InstanceId::new("r-i1"), MachineHandle("i-1".into()));
+        RunningMachine { instance, rental: rental(reach), handle, address: "192.0.2.7".into() }
     }
 
     fn door(has_joined: bool) -> Option<DirectDoor> {
@@ -334,10 +383,10 @@ mod tests {
         let counted = made.clone();
         let count = move |_: &InstanceId| counted.fetch_add(1, Ordering::SeqCst);
         let go = |reach: &Reach, of: NodeReach| {
-            let (instance, handle) = (InstanceId::new("r-i1"), MachineHandle("i-1".into()));
-            let mut reached = Reached::default();
-            let why = reach.go(&mut reached, (&instance, &rental(of)), &handle, "192.0.2.7").unwrap_err();
-            (why, reached.is_direct)
+            let (running, reached) = (running(of), Reached::default());
+            let host = reach.host(&running).unwrap();
+            let why = reach.go(&reached, (&running.instance, &running.rental), &host, TRUSTED).unwrap_err();
+            (why, reached.is_direct.load(Ordering::SeqCst))
         };
         let counting =
             DirectDoor::new(move |instance, _| Err(format!("token {} is not made", count(instance))), |_| false);
@@ -351,5 +400,19 @@ mod tests {
         let deaf = reach_of(home.path(), None);
         let (why, is_direct) = go(&deaf, NodeReach::Tls);
         assert!(why.contains("--agents-at") && !is_direct, "{why}");
+    }
+
+    /// Agents there may call at a socket that nobody reads while the connection itself stands.
+    #[test]
+    fn a_tunnel_that_stands_is_checked_all_the_same() {
+        let home = tempfile::tempdir().unwrap();
+        let (reach, running) = (reach_of(home.path(), None), running(NodeReach::Tunnel));
+        let (machine, host) = (Mutex::new(SshMachine::standing()), reach.host(&running).unwrap());
+        let reached = Reached { machine, has_agent: AtomicBool::new(true), ..Reached::default() };
+        let go = |trusted: Duration| reach.go(&reached, (&running.instance, &running.rental), &host, trusted);
+        assert_eq!(go(Duration::from_secs(3600)), Ok(()), "it was checked a moment ago");
+        let why = go(Duration::ZERO).unwrap_err();
+        assert!(why.contains("cannot connect to `i-1`"), "{why}");
+        assert!(!reached.needs_nothing(), "a thread keeps it");
     }
 }

@@ -1,7 +1,7 @@
 //! The provider `ssh`: existing machines that can be reached by SSH.
 //!
 //! On each machine the provider [`Local`](crate::Local) does the work: a call is sent as JSON to `gradus node`, which
-//! answers it there ([`remote`]). Missing files are copied first ([`prepare`]), and while a machine is in use a
+//! answers it there ([`remote`]). Missing files are copied first ([`prepare`]), and while a [`machine`] is in use a
 //! [`tunnel`] forwards its agent's calls to the loop's socket, so that neither side opens a port.
 //!
 //! A machine runs one instance at a time. The placement of an instance is stored before the request is sent
@@ -12,6 +12,7 @@ mod connection;
 mod direct;
 mod fallback;
 mod inventory;
+mod machine;
 mod peers;
 mod placement;
 mod prepare;
@@ -35,10 +36,10 @@ pub use direct::{DirectDoor, NodeReach, calls_over_tls};
 use fallback::PeerFailures;
 use inventory::KnownNodes;
 pub use inventory::{Host, Inventory, NodeLink};
+pub(crate) use machine::{SshMachine, TRUSTED};
 pub use peers::{PeerLoad, PeerNodes};
 use placement::Placements;
 pub(crate) use remote::ask_joining;
-pub(crate) use tunnel::Tunnel;
 
 /// The provider's name.
 pub const NAME: &str = "ssh";
@@ -81,7 +82,7 @@ pub struct Ssh {
     settings: SshSettings,
     placements: Placements,
     nodes: KnownNodes,
-    machines: Mutex<BTreeMap<NameAndAddress, Arc<Mutex<Machine>>>>,
+    machines: Mutex<BTreeMap<NameAndAddress, Arc<Mutex<SshMachine>>>>,
     /// When each machine could not be reached last.
     failed: Mutex<BTreeMap<String, Instant>>,
     /// Which of them others fetch programs from.
@@ -95,13 +96,6 @@ type NameAndAddress = (String, String);
 
 /// For so long a machine that could not be reached is tried last.
 const UNREACHABLE: Duration = Duration::from_secs(300);
-
-/// The state of one machine, in memory. What it says may have been deleted there since ([`prepare`]).
-#[derive(Debug, Default)]
-struct Machine {
-    site: Option<Site>,
-    tunnel: Option<Tunnel>,
-}
 
 impl Ssh {
     /// The machines of `settings`, and no others, for a command that asks them: no agent reaches this process.
@@ -328,7 +322,7 @@ impl Ssh {
     }
 }
 
-fn locked(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
+fn locked(machine: &Mutex<SshMachine>) -> MutexGuard<'_, SshMachine> {
     machine.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

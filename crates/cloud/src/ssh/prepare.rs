@@ -10,16 +10,13 @@ use super::bootstrap::{self, Site};
 use super::connection::SshError;
 use super::inventory::Host;
 use super::peers::PeerNodes;
-use super::{Machine, NodeReach, Ssh, Tunnel, locked};
+use super::{NodeReach, Ssh, SshMachine, TRUSTED, locked};
 use crate::provider::{ProviderAnswer, ProviderCall};
-
-/// For so long a tunnel that was checked is trusted, while its machine is in use.
-const TRUSTED: Duration = Duration::from_secs(5);
 
 impl Ssh {
     /// The state of a machine; its lock also prevents two requests from preparing it concurrently. Nothing that is known of a
     /// machine outlives its node, or the way to it.
-    pub(super) fn machine(&self, host: &Host) -> Arc<Mutex<Machine>> {
+    pub(super) fn machine(&self, host: &Host) -> Arc<Mutex<SshMachine>> {
         let changed = self.nodes.take_changed();
         let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
         machines.retain(|(name, _), _| !changed.contains(name));
@@ -53,26 +50,9 @@ impl Ssh {
     }
 
     /// Ensures that the machine's agents can reach the loop. A tunnel that was checked a moment ago is trusted for so long.
-    fn connect(&self, machine: &mut Machine, host: &Host, trusted: Duration) -> Result<(), SshError> {
-        let connection = self.connection(host);
-        if let Some(tunnel) = &mut machine.tunnel
-            && !tunnel.leads_here(&connection, trusted)?
-        {
-            // The node may have been removed and added, or installed anew: nothing that was known of it holds.
-            *machine = Machine::default();
-        }
-        if machine.site.is_none() {
-            machine.site = Some(self.copy_programs(host)?);
-        }
-        let needs_tunnel = host.reach == NodeReach::Tunnel && machine.tunnel.is_none();
-        let Some(site) = machine.site.as_ref().filter(|_| needs_tunnel) else { return Ok(()) };
-        let opened = Tunnel::open(&connection, &site.socket(), &self.settings.socket);
-        if opened.is_err() {
-            // The folder of the socket may be gone: the next call checks the files there.
-            machine.site = None;
-        }
-        machine.tunnel = Some(opened?);
-        Ok(())
+    fn connect(&self, machine: &mut SshMachine, host: &Host, trusted: Duration) -> Result<(), SshError> {
+        let local = (host.reach == NodeReach::Tunnel).then_some(self.settings.socket.as_path());
+        machine.connect(&self.connection(host), (local, trusted), || self.copy_programs(host))
     }
 }
 

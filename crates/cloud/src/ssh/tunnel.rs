@@ -81,8 +81,16 @@ impl Tunnel {
     }
 
     /// Whether its connection still stands.
-    pub fn is_open(&mut self) -> bool {
+    fn is_open(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// One whose connection stands, and whose other end was checked just now.
+    #[cfg(test)]
+    pub fn standing() -> Tunnel {
+        let child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let (remote, id) = ("/nonexistent/loop.sock".to_owned(), "a".to_owned());
+        Tunnel { child, _input: None, remote, id, checked: Instant::now() }
     }
 
     /// Whether agents there reach this process through it; a name that was taken from it is taken back. What was found is
