@@ -32,8 +32,9 @@ pub trait Provider: Send + Sync {
         None
     }
 
-    /// Other nodes that could not send all files when a machine was prepared for this instance or since the one before;
-    /// none where machines are not prepared from others. Each is returned once.
+    /// Other machines that could not send all files when one was prepared for this instance or since the one before; none where
+    /// machines are not prepared from others. Each is returned once: it is asked for with the answer to a launch, and with each
+    /// view of the machine, because one of a cloud is prepared later.
     fn take_failed_peers(&self, _instance: &InstanceId) -> Vec<FailedPeer> {
         Vec::new()
     }

@@ -9,6 +9,7 @@ mod clouds;
 mod machines;
 mod mutant;
 mod outputs;
+mod peers;
 mod plans;
 mod programs;
 pub(crate) mod seed;

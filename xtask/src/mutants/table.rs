@@ -9,6 +9,7 @@ use super::clouds::CLOUDS;
 use super::machines::MACHINES;
 use super::mutant::SourceMutant;
 use super::outputs::OUTPUTS;
+use super::peers::PEERS;
 use super::plans::PLANS;
 use super::programs::PROGRAMS;
 use super::space::SPACE;
@@ -16,9 +17,9 @@ use super::sweeps::SWEEPS;
 use super::training::TRAINING;
 
 /// All of them: those of training, of machines, of disk space, of agents, of programs, of sweeps, of
-/// clouds, of audits, of plans, and of outputs.
+/// clouds, of audits, of machines that fetch from each other, of plans, and of outputs.
 pub(super) fn all() -> Vec<&'static SourceMutant> {
-    let tables = [TRAINING, MACHINES, SPACE, AGENTS, PROGRAMS, SWEEPS, CLOUDS, AUDITS, PLANS, OUTPUTS];
+    let tables = [TRAINING, MACHINES, SPACE, AGENTS, PROGRAMS, SWEEPS, CLOUDS, AUDITS, PEERS, PLANS, OUTPUTS];
     tables.into_iter().flatten().collect()
 }
 

@@ -36,7 +36,7 @@ const WHOLE: Extent = Extent { chaos_runs: 100, schedules: 200_000, server_away:
 const LONG: Extent = Extent { chaos_runs: 1000, schedules: 1_000_000, server_away: 600 };
 
 /// Machines that tests may reach over SSH, and the variable in which they find the lab's folder.
-const LAB_HOSTS: u8 = 31;
+const LAB_HOSTS: u8 = 33;
 const LAB_FOLDER: &str = "GRADUS_LAB_HOSTS";
 
 /// Tests over SSH at once, each with hosts of its own.

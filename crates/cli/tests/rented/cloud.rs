@@ -9,11 +9,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::super::{Scene, expected};
+use super::super::{Scene, expected, expected_of};
 
 /// Hosts that take each other's place, and those of machines that are left alone.
 const ELSEWHERE: &str = "21,22";
 const ALONE: &str = "23,24,25";
+
+/// Hosts of one run.
+const TOGETHER: &str = "32,33";
 
 /// Seconds without a sign of an agent after which a machine ends itself here, and in which the agent of `gradus run` gives up.
 const SILENCE: u64 = 30;
@@ -133,6 +136,23 @@ fn a_run_whose_machine_has_notice_goes_on_on_another_and_nothing_is_left() {
         let billed = released["usage"]["elapsed"].as_f64().unwrap() / 1e6;
         assert!((billed - (ended - began).max(60.0)).abs() < 3.0, "{billed} s are billed of {rent}");
     }
+}
+
+/// One gets the trainer from here, and the other one from it.
+#[test]
+#[ignore = "needs hosts and moto: `cargo xtask test` provides them"]
+fn machines_of_one_run_get_programs_from_each_other_and_train() {
+    let scene = Scene::with(&[]);
+    let mut cloud = Cloud::start(&scene, &[TOGETHER]);
+    cloud.settle(&scene, None);
+    let job = scene.job_on("aws/us-east-1, instance_type: g4dn.xlarge, use_spot: true", 2, 1, 4);
+    cloud.gradus(&scene, &["run", &job, "--json", "--yes", "--new"]);
+    let text = cloud.gradus(&scene, &["events", "--json"]);
+    let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(of(&records, "peer_copy_failed").is_empty(), "the other one could send everything: {text}");
+    assert_eq!(scene.weights(), expected_of(2, 4), "the bits of a run here");
+    scene.wait("nothing is rented", 120, || cloud.rented().is_empty());
+    assert_eq!(cloud.gradus(&scene, &["cloud", "audit", "aws", "--json"]), "", "nothing is left");
 }
 
 /// A loop that never comes back: with its agent, with an agent that is killed, and before there is any.

@@ -31,7 +31,7 @@ use domain::{Elapsed, InstanceId, Rate};
 use serde::Deserialize;
 
 use crate::catalog::Catalog;
-use crate::provider::{BillingRule, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
+use crate::provider::{BillingRule, FailedPeer, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 
 pub use crate::rented::{MachineChoice, ReachSettings};
 pub use audit::Auditor;
@@ -274,6 +274,10 @@ impl Provider for Aws {
 
     fn account_of(&self, instance: &InstanceId) -> Option<String> {
         self.rentals.read(instance).ok().flatten()?.account
+    }
+
+    fn take_failed_peers(&self, instance: &InstanceId) -> Vec<FailedPeer> {
+        self.reach.take_failed_peers(instance)
     }
 }
 

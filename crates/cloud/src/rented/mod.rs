@@ -41,7 +41,7 @@ pub use user_data::MIG_PROGRAM;
 
 use crate::aws::wire::query::Params;
 use crate::catalog::Catalog;
-use crate::provider::{Provider, ProviderAnswer, ProviderCall, ProviderTraits};
+use crate::provider::{FailedPeer, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 use kept::{KeptMachines, named_machine};
 use reach::Reach;
 use rentals::{Rental, Rentals};
@@ -316,6 +316,10 @@ impl<C: CloudApi> Provider for Rented<C> {
 
     fn account_of(&self, instance: &InstanceId) -> Option<String> {
         self.rentals.read(instance).ok().flatten()?.account
+    }
+
+    fn take_failed_peers(&self, instance: &InstanceId) -> Vec<FailedPeer> {
+        self.reach.take_failed_peers(instance)
     }
 }
 

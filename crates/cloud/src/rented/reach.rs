@@ -6,22 +6,30 @@
 //! next view.
 //!
 //! A machine that was rented to be reached over TLS has no tunnel. Its agent gets a join token for its own instance with its
-//! start, on standard input; once it has joined, nothing needs SSH any more, and the machine is not entered again.
+//! start, on standard input; once it has joined, nothing of its own needs SSH any more. It is entered again only to serve
+//! programs to another machine of its run ([`gang`]).
 
+mod gang;
+
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use domain::rental::{MachineHandle, Refusal};
+use domain::rental::{FailedPeer, MachineHandle, Refusal};
 use domain::wants::RENTED_CLOUDS;
 use domain::{Elapsed, InstanceId, Node};
 
 use super::key;
 use super::rentals::{Rental, Rentals, replace};
 use crate::provider::{ProviderAnswer, ProviderCall};
-use crate::ssh::{Connection, DirectDoor, Executables, Host, NodeReach, SshMachine, TRUSTED, ask_joining, bootstrap};
+use crate::ssh::{
+    Connection, DirectDoor, Executables, Host, NodeReach, PeerNodes, Site, SshError, SshMachine, TRUSTED, ask_joining,
+    bootstrap,
+};
+use gang::{GangNetwork, Gangs};
 
 /// Settings for reaching machines.
 #[derive(Debug, Clone)]
@@ -50,6 +58,8 @@ pub struct Reach {
     settings: ReachSettings,
     rentals: Rentals,
     machines: Mutex<BTreeMap<InstanceId, Arc<Reached>>>,
+    /// Which of them have programs for others.
+    gangs: Gangs,
 }
 
 /// How far one machine is.
@@ -75,7 +85,7 @@ struct RunningMachine {
 impl Reach {
     /// Creates it without connections.
     pub fn new(settings: ReachSettings, rentals: Rentals) -> Reach {
-        Reach { settings, rentals, machines: Mutex::default() }
+        Reach { settings, rentals, machines: Mutex::default(), gangs: Gangs::default() }
     }
 
     /// How the agent of a machine that is rented now will reach the loop.
@@ -158,14 +168,13 @@ impl Reach {
         host: &Host,
         trusted: Duration,
     ) -> Result<(), String> {
-        let ReachSettings { owner, socket, program, .. } = &self.settings;
+        let ReachSettings { owner, socket, .. } = &self.settings;
         let door = self.door_for(rental.reach)?;
         reached.is_direct.store(door.is_some(), Ordering::SeqCst);
         let (connection, local) = (Connection::new(host, owner), door.is_none().then_some(socket.as_path()));
         let mut machine = reached.machine.lock().unwrap_or_else(PoisonError::into_inner);
-        let connected =
-            machine.connect(&connection, (local, trusted), || bootstrap::prepare(&connection, program, owner));
-        connected.map_err(|error| error.to_string())?;
+        let copy = || self.copy_programs((instance, rental), host, &connection);
+        machine.connect(&connection, (local, trusted), copy).map_err(|error| error.to_string())?;
         let Some(site) = machine.site.as_ref().filter(|_| !reached.has_agent.load(Ordering::SeqCst)) else {
             return Ok(());
         };
@@ -183,6 +192,32 @@ impl Reach {
             self.note(instance, &format!("its agent was started to join `{server}`; `{place}` there says why not"));
         }
         Ok(())
+    }
+
+    /// Copies missing files to a machine, from others of its run where they have them.
+    fn copy_programs(
+        &self,
+        (instance, rental): (&InstanceId, &Rental),
+        host: &Host,
+        connection: &Connection,
+    ) -> Result<Site, SshError> {
+        let ReachSettings { owner, program, .. } = &self.settings;
+        let Some(network) = GangNetwork::of(instance, rental) else {
+            return bootstrap::prepare(connection, program, owner);
+        };
+        let (member, others) = (self.gangs.join(instance, network, host), OnceCell::new());
+        let peers = || {
+            let (inventory, load) = (others.get_or_init(|| member.wait()), self.gangs.load());
+            Some(PeerNodes { node: &member.host, inventory, owner, load, private_only: true })
+        };
+        let (site, copied) = bootstrap::install(connection, program, owner, peers)?;
+        member.prepared(copied.map_or_else(Vec::new, |copied| copied.failed_peers()));
+        Ok(site)
+    }
+
+    /// Machines that could not send their files to this one when it was prepared; each once.
+    pub fn take_failed_peers(&self, instance: &InstanceId) -> Vec<FailedPeer> {
+        self.gangs.take_failed(instance)
     }
 
     /// Writes down why a machine was not reached, for who wonders.
@@ -207,6 +242,7 @@ impl Reach {
 
     /// Disconnects from a machine that is gone.
     pub fn forget(&self, instance: &InstanceId) {
+        self.gangs.forget(instance);
         let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
         machines.remove(instance);
     }

@@ -114,18 +114,19 @@ pub fn folder_of(owner: &str) -> String {
 /// # Errors
 /// [`SshError`].
 pub fn prepare(connection: &Connection, program: &Executables, owner: &str) -> Result<Site, SshError> {
-    install(connection, program, owner, None).map(|(site, _)| site)
+    install(connection, program, owner, || None).map(|(site, _)| site)
 }
 
-/// The same, also from other nodes, with what was copied beside `gradus` itself; `None` where nothing was.
+/// The same, also from other nodes, with what was copied beside `gradus` itself; `None` where nothing was. `peers` is called where
+/// more than `gradus` is missing, and may wait until another node has it.
 ///
 /// # Errors
 /// [`SshError`].
-pub fn install(
+pub fn install<'a>(
     connection: &Connection,
     program: &Executables,
     owner: &str,
-    peers: Option<&PeerNodes>,
+    peers: impl FnOnce() -> Option<PeerNodes<'a>>,
 ) -> Result<(Site, Option<CopiedFiles>), SshError> {
     let here = |doing: &str, path: &Path| {
         let doing = format!("{doing} `{}`", path.display());

@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use domain::rental::FailedPeer;
 
-/// What is to be reported of each prepared machine, by the name of its node.
+/// What is to be reported of each prepared machine, by the name of its node, or of the instance where it was rented.
 #[derive(Debug, Default)]
-pub(super) struct PeerFailures(Mutex<BTreeMap<String, Vec<FailedPeer>>>);
+pub(crate) struct PeerFailures(Mutex<BTreeMap<String, Vec<FailedPeer>>>);
 
 impl PeerFailures {
     fn locked(&self) -> MutexGuard<'_, BTreeMap<String, Vec<FailedPeer>>> {

@@ -33,10 +33,11 @@ use crate::provider::{BillingRule, FailedPeer, LaunchRequest, Provider, Provider
 pub use bootstrap::{CopiedFiles, Executables, PeerCopy, Site, folder_of};
 pub use connection::{Connection, SshError};
 pub use direct::{DirectDoor, NodeReach, calls_over_tls};
-use fallback::PeerFailures;
+pub(crate) use fallback::PeerFailures;
 use inventory::KnownNodes;
 pub use inventory::{Host, Inventory, NodeLink};
 pub(crate) use machine::{SshMachine, TRUSTED};
+pub(crate) use peers::READERS;
 pub use peers::{PeerLoad, PeerNodes};
 use placement::Placements;
 pub(crate) use remote::ask_joining;

@@ -4,13 +4,14 @@
 //! money. A node is read by few at a time: it may be training.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::inventory::{Host, Inventory, NodeLink};
 
 /// Nodes that read from one at the same time, of those that this process prepares.
-const READERS: usize = 2;
+pub(crate) const READERS: usize = 2;
 
 /// How many others a node asks before everything comes from here.
 const ASKED: usize = 2;
@@ -62,6 +63,8 @@ pub struct PeerNodes<'a> {
     pub owner: &'a str,
     /// Who is read from now.
     pub load: &'a PeerLoad,
+    /// Whether nothing is read through a public address: what machines of a cloud send there costs money.
+    pub private_only: bool,
 }
 
 impl<'a> PeerNodes<'a> {
@@ -78,6 +81,12 @@ impl<'a> PeerNodes<'a> {
         let host = peer_for(self.node, &known, asked)?;
         states.entry(host.name.clone()).or_default().readers += 1;
         Some(ReaderSlot { host, load: self.load })
+    }
+
+    /// Why nothing is fetched from a node that serves at this address; `None` where something is.
+    pub(super) fn refusal(&self, address: IpAddr) -> Option<String> {
+        let is_refused = self.private_only && !is_private(address);
+        is_refused.then(|| format!("its address {address} is not one of a private network"))
     }
 
     /// Nodes that are not asked because they failed for another one a moment ago, each with the reason; no more than would have
@@ -98,8 +107,15 @@ impl PeerLoad {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a node could not send its files a moment ago.
+    pub(crate) fn has_failed(&self, node: &str) -> bool {
+        let states = self.locked();
+        let failure = states.get(node).and_then(|state| state.failed.as_ref());
+        failure.is_some_and(|failure| failure.at.elapsed() < FAILED)
+    }
+
     /// Notes that programs were installed on a node: it may have failed before because it did not have them.
-    pub(super) fn note_prepared(&self, node: &str) {
+    pub(crate) fn note_prepared(&self, node: &str) {
         if let Some(state) = self.locked().get_mut(node) {
             state.failed = None;
         }
@@ -148,6 +164,17 @@ fn may_send(node: &Host, peer: &Host) -> bool {
     peer.is_usable() && peer.pool == node.pool && !is_itself
 }
 
+/// Whether an address is one of a private network, or shared address space (RFC 6598), which networks of clouds have too.
+fn is_private(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let [first, second, ..] = address.octets();
+            address.is_private() || first == 100 && second & 0xc0 == 64
+        }
+        IpAddr::V6(address) => address.is_unique_local(),
+    }
+}
+
 /// Why a node does not ask another one that failed so long ago; `None` where it may be asked, or where it failed for this very
 /// node, which has reported that.
 fn skip_reason(node: &str, failure: &PeerFailure, ago: Duration) -> Option<String> {
@@ -183,6 +210,10 @@ mod tests {
             facts: None,
             link: None,
         }
+    }
+
+    fn nodes<'a>(node: &'a Host, inventory: &'a Inventory, load: &'a PeerLoad) -> PeerNodes<'a> {
+        PeerNodes { node, inventory, owner: "me", load, private_only: false }
     }
 
     /// The name of the node that `new`, of the pool `lab`, asks among these, each with its readers and whether it has failed.
@@ -224,7 +255,7 @@ mod tests {
     fn a_reader_counts_until_it_has_ended_and_a_failure_for_a_while() {
         let inventory = Inventory { hosts: vec![host("a", None), host("new", None)] };
         let load = PeerLoad::default();
-        let peers = PeerNodes { node: &inventory.hosts[1], inventory: &inventory, owner: "me", load: &load };
+        let peers = nodes(&inventory.hosts[1], &inventory, &load);
         let next = || peers.take_slot(&BTreeSet::new());
         let (first, second) = (next(), next());
         assert!(first.is_some() && second.is_some() && next().is_none(), "two at a time");
@@ -236,6 +267,7 @@ mod tests {
         let skipped = peers.skipped();
         let [(peer, why)] = &skipped[..] else { panic!("{skipped:?}") };
         assert!(peer == "a" && why.ends_with("it failed for `other`: it is off"), "{skipped:?}");
+        assert!(load.has_failed("a") && !load.has_failed("new"));
         load.note_prepared("a");
         assert!(next().is_some());
         assert!(peers.skipped().is_empty());
@@ -263,11 +295,28 @@ mod tests {
             ReaderSlot { host, load: &load }.note_failed("other", "it is off");
         }
         let names = |node: &Host| {
-            let peers = PeerNodes { node, inventory: &inventory, owner: "me", load: &load };
-            peers.skipped().into_iter().map(|(peer, _)| peer).collect::<Vec<_>>()
+            nodes(node, &inventory, &load).skipped().into_iter().map(|(peer, _)| peer).collect::<Vec<_>>()
         };
         assert_eq!(names(&inventory.hosts[4]), ["a", "b"]);
         assert_eq!(names(&inventory.hosts[3]), [""; 0]);
+    }
+
+    #[test]
+    fn machines_of_a_cloud_are_read_at_private_addresses_only() {
+        let (inventory, load) = (Inventory { hosts: vec![host("new", None)] }, PeerLoad::default());
+        let in_pool = nodes(&inventory.hosts[0], &inventory, &load);
+        let in_cloud = PeerNodes { private_only: true, ..in_pool };
+        let check = |address: &str, expected: bool| {
+            let refused = in_cloud.refusal(address.parse().unwrap()).is_some();
+            assert_eq!(refused, expected, "{address}");
+            assert_eq!(in_pool.refusal(address.parse().unwrap()), None, "a pool is taken to be in one network");
+        };
+        for address in ["10.0.0.7", "172.31.255.1", "192.168.1.2", "100.64.0.9", "fd00::7", "::ffff:10.0.0.7"] {
+            check(address, false);
+        }
+        for address in ["192.0.2.7", "172.32.0.1", "100.128.0.1", "127.0.0.1", "2001:db8::7", "::ffff:192.0.2.7"] {
+            check(address, true);
+        }
     }
 
     #[test]

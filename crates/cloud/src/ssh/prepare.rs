@@ -32,8 +32,10 @@ impl Ssh {
     /// Copies missing files to a machine, from other nodes of its pool where they have them.
     pub(super) fn copy_programs(&self, host: &Host) -> Result<Site, SshError> {
         let (inventory, owner) = (self.nodes.now(), self.settings.owner.as_str());
-        let peers = PeerNodes { node: host, inventory: &inventory, owner, load: &self.peers };
-        let (site, copied) = bootstrap::install(&self.connection(host), &self.settings.program, owner, Some(&peers))?;
+        let load = &self.peers;
+        let peers = PeerNodes { node: host, inventory: &inventory, owner, load, private_only: false };
+        let installed = bootstrap::install(&self.connection(host), &self.settings.program, owner, || Some(peers));
+        let (site, copied) = installed?;
         self.failures.copied(&host.name, copied.map_or_else(Vec::new, |copied| copied.failed_peers()));
         self.peers.note_prepared(&host.name);
         Ok(site)

@@ -111,7 +111,7 @@ impl Controller {
         self.must(Event::Launched { instance: id.clone(), handle, account: account.map(str::to_owned) });
     }
 
-    /// The log of the run says why its machine was prepared from here, or from yet another node.
+    /// The log of the run says why its machine was prepared from here, or from yet another one.
     fn record_failed_peers(&mut self, failed: &[(InstanceId, FailedPeer)]) {
         for (id, FailedPeer { peer, why, sent }) in failed {
             let state = self.world.instances.get(id).map(|instance| &instance.state);

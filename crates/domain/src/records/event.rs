@@ -78,16 +78,16 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         account: Option<String>,
     },
-    /// When a machine that was there already was prepared, another node could not send it all files that it has, or was not
-    /// asked because it had just failed for another machine.
+    /// When a machine was prepared, another one of its pool or run could not send it all files that it has, or was not asked
+    /// because it had just failed for yet another one.
     PeerCopyFailed {
         /// The machine that was prepared.
         instance: InstanceId,
-        /// The name of the other node.
+        /// The name of the other one: of a node, or the instance of a machine of a cloud.
         peer: String,
         /// Why not.
         why: String,
-        /// What the loop's machine sent instead, as it is when it is not compressed; 0 if another node had the rest.
+        /// What the loop's machine sent instead, as it is when it is not compressed; 0 if others had the rest.
         sent: Bytes,
     },
     /// The provider has refused it, or could not be reached; nothing is rented.

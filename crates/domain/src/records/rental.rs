@@ -104,16 +104,16 @@ pub enum ProviderAnswer {
     Unavailable(String),
 }
 
-/// What a provider knows of a launch that it has accepted, besides the names of the machines.
+/// What a provider knows of machines that it has launched, besides its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LaunchDetails {
-    /// The account in which it was rented, where the provider has accounts.
+    /// The account in which they were rented, with the answer to the launch, where the provider has accounts.
     pub account: Option<String>,
-    /// Other nodes that could not send all files when a machine was prepared, each with that machine.
+    /// Other machines that could not send all files when one was prepared, each with that one.
     pub failed_peers: Vec<(InstanceId, FailedPeer)>,
 }
 
-/// A node that could not send another one all files that it has, when that was prepared.
+/// A machine that could not send another one all files that it has, when that was prepared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedPeer {
     /// Its name.

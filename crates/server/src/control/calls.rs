@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use ::control::{CallId, ControllerInput};
 use cloud::Provider;
+use domain::InstanceId;
 use domain::rental::{LaunchDetails, ProviderAnswer, ProviderCall};
 
 use super::Wake;
@@ -100,17 +101,22 @@ impl Queue {
     }
 }
 
-/// What a provider knows of an accepted launch besides its answer; nothing of other calls.
+/// What a provider knows of an accepted launch besides its answer, and of how machines were prepared that it sees; nothing of
+/// other calls.
 fn details(provider: &dyn Provider, call: &ProviderCall, answer: &ProviderAnswer) -> LaunchDetails {
-    let first = match (call, answer) {
-        (ProviderCall::Launch(request), ProviderAnswer::Accepted(_)) => request.members.first(),
-        _ => None,
+    let (account, prepared): (_, Vec<&InstanceId>) = match (call, answer) {
+        (ProviderCall::Launch(request), ProviderAnswer::Accepted(_)) => {
+            let first = request.members.first();
+            (first.and_then(|instance| provider.account_of(instance)), first.into_iter().collect())
+        }
+        (_, ProviderAnswer::Observed(view)) => (None, view.machines.iter().map(|machine| &machine.instance).collect()),
+        _ => return LaunchDetails::default(),
     };
-    first.map_or_else(LaunchDetails::default, |instance| {
+    let failed = prepared.into_iter().flat_map(|instance| {
         let failed = provider.take_failed_peers(instance).into_iter();
-        let failed_peers = failed.map(|failed| (instance.clone(), failed)).collect();
-        LaunchDetails { account: provider.account_of(instance), failed_peers }
-    })
+        failed.map(move |failed| (instance.clone(), failed))
+    });
+    LaunchDetails { account, failed_peers: failed.collect() }
 }
 
 /// Kill points of a test: before a call is made, and before its answer is handled.
@@ -126,8 +132,10 @@ fn points(call: &ProviderCall) -> [&'static str; 2] {
 
 #[cfg(test)]
 mod tests {
-    use domain::rental::{FailedPeer, LaunchRequest, ProviderTraits};
-    use domain::{Bytes, InstanceId, Node, Offer, Rate};
+    use domain::rental::{
+        FailedPeer, LaunchRequest, MachineHandle, MachineState, ProviderTraits, ProviderView, SeenMachine,
+    };
+    use domain::{Bytes, Node, Offer, Rate};
 
     use super::*;
 
@@ -176,5 +184,22 @@ mod tests {
         let doubt = ProviderAnswer::Doubt("no answer".into());
         assert_eq!(details(&Knowing, &launch, &doubt), LaunchDetails::default());
         assert_eq!(details(&Knowing, &ProviderCall::Offers, &doubt), LaunchDetails::default());
+    }
+
+    /// A machine of a cloud is prepared long after its launch was accepted.
+    #[test]
+    fn what_a_provider_knows_of_how_machines_were_prepared_goes_with_a_view_of_them() {
+        let machine = |name: &str| SeenMachine {
+            handle: MachineHandle(format!("handle of {name}")),
+            instance: InstanceId::new(name),
+            state: MachineState::Running,
+            notice: None,
+        };
+        let machines = vec![machine("r-i1"), machine("r-i2")];
+        let seen = ProviderAnswer::Observed(ProviderView { is_complete: true, machines, unseen: Vec::new() });
+        let known = details(&Knowing, &ProviderCall::Observe(vec![InstanceId::new("r-i3")]), &seen);
+        let failed = known.failed_peers.iter().map(|(instance, failed)| (instance.as_str(), failed.peer.as_str()));
+        assert_eq!(failed.collect::<Vec<_>>(), [("r-i1", "peer of r-i1"), ("r-i2", "peer of r-i2")]);
+        assert_eq!(known.account, None, "what was launched before has its account");
     }
 }

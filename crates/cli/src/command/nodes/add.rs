@@ -97,7 +97,9 @@ fn add(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u
         connected.map_err(|error| failed(&error, &host))?;
         record(&host, &home)?;
     }
-    let peers = PeerNodes { node: &host, inventory: &inventory, owner: home.owner(), load: &PeerLoad::default() };
+    let load = PeerLoad::default();
+    let (inventory, owner) = (&inventory, home.owner());
+    let peers = PeerNodes { node: &host, inventory, owner, load: &load, private_only: false };
     let (node, copied) = prepared(&peers, &program)?;
     copied.iter().flat_map(copied_lines).for_each(|line| printer.say(line));
     (host.node, host.is_prepared) = (node, true);
@@ -177,7 +179,7 @@ fn check_name(name: &str) -> Result<(), Error> {
 fn prepared(peers: &PeerNodes, program: &Executables) -> Result<(Node, Option<CopiedFiles>), Error> {
     let (host, owner) = (peers.node, peers.owner);
     let connection = Connection::new(host, owner);
-    let installed = bootstrap::install(&connection, program, owner, Some(peers));
+    let installed = bootstrap::install(&connection, program, owner, || Some(*peers));
     let (site, copied) = installed.map_err(|error| failed(&error, host))?;
     let node = bootstrap::probe(&connection, &site, owner).map_err(|message| Error::Code {
         message,

@@ -22,20 +22,21 @@ use crate::ssh::peers::{PeerNodes, slowest_peer};
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// Installs folders below `.gradus` of a machine, on which `gradus` is already: from other nodes what they have, the rest from
-/// here.
+/// here. `peers` is called where something is missing.
 ///
 /// # Errors
 /// [`SshError`].
-pub(super) fn install(
+pub(super) fn install<'a>(
     connection: &Connection,
     site: &Site,
     from: &[SourceFolder],
-    peers: Option<&PeerNodes>,
+    peers: impl FnOnce() -> Option<PeerNodes<'a>>,
 ) -> Result<CopiedFiles, SshError> {
     let mut copy = InstallCopy::new(connection, site, from)?;
     copy.look()?;
     let held = copy.held();
-    let fetched = match peers {
+    let peers = if copy.missing().is_empty() { None } else { peers() };
+    let fetched = match &peers {
         Some(peers) => fetch(&mut copy, peers)?,
         None => Vec::new(),
     };
@@ -53,9 +54,6 @@ pub(super) fn install(
 /// Fetches from one node after the other, until nothing is missing or none is left to ask. Those that are not asked, because they
 /// have just failed, are reported like those that fail.
 fn fetch(copy: &mut InstallCopy, peers: &PeerNodes) -> Result<Vec<PeerCopy>, SshError> {
-    if copy.missing().is_empty() {
-        return Ok(Vec::new());
-    }
     let skipped = |(peer, why)| PeerCopy { peer, bytes: Bytes(0), failed: Some(why) };
     let mut fetched: Vec<PeerCopy> = peers.skipped().into_iter().map(skipped).collect();
     let mut asked = BTreeSet::new();
@@ -93,6 +91,9 @@ fn fetch_from(copy: &InstallCopy, peers: &PeerNodes, peer: &Host) -> Result<(), 
         return Err(why.clone());
     }
     let Some(address) = offer.address else { return Ok(()) };
+    if let Some(why) = peers.refusal(address.ip()) {
+        return Err(why);
+    }
     let wanted: Vec<InstallBlob> = missing.into_iter().filter(|blob| offer.held.contains(&blob.sha256)).collect();
     let floor = slowest_peer(peers.node.link);
     let answer = copy.ask(InstallStep::Fetch(BlobPeer { address, secret, floor }), wanted);
