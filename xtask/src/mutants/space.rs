@@ -36,6 +36,14 @@ pub(super) const SPACE: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "read_what_is_refused_while_it_is" },
     },
     SourceMutant {
+        name: "what-a-server-refuses-is-not-said",
+        harm: "whoever follows a run of a server sees it stand still, and nothing that is printed says for what it waits",
+        file: "crates/cli/src/follow/refused.rs",
+        from: "(None, Some(shortages)) => self.take(shortages, THERE),",
+        to: "(None, Some(_)) => Vec::new(),",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "a_server_refuses_is_said" },
+    },
+    SourceMutant {
         name: "a-wait-for-space-is-productive",
         harm: "a run whose files wait for the server's full disk is shown as 100 % productive",
         file: "crates/plan/src/world/goodput.rs",

@@ -135,6 +135,7 @@ impl Narrator {
                         points.push(*point);
                     }
                     News::Output { file, text } => self.parts.print(printer, (&file, &text), is_stopping),
+                    News::Refused(shortages) => self.refused.hear(shortages),
                 }
             }
             self.board.take(&points);
@@ -144,9 +145,8 @@ impl Narrator {
             self.wait(printer)?;
             self.settle(printer)?;
             self.parts.end_poll(printer, is_stopping && !last);
-            if let Some(home) = &self.home {
-                self.refused.look(home, self.watch.id()).into_iter().for_each(|line| printer.say(line));
-            }
+            let refused = self.refused.lines(self.home.as_ref(), self.watch.id());
+            refused.into_iter().for_each(|line| printer.say(line));
             if let Some(output) = self.output.as_mut().filter(|_| !printer.is_json() && !printer.is_quiet()) {
                 output.print(printer, last, is_stopping);
             }
@@ -279,7 +279,7 @@ fn is_said(news: &News) -> bool {
     match news {
         News::Record(record) => sentence(&record.event).is_some(),
         News::Point(point) => matches!(point.report, domain::rank::Report::Note { .. }),
-        News::Output { .. } => false,
+        News::Output { .. } | News::Refused(_) => false,
     }
 }
 

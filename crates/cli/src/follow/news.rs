@@ -1,13 +1,15 @@
-//! News of a run, and how it comes from a server: its streams are read by threads.
+//! News of a run, and how it comes from a server: its streams are read by threads, and one asks what is refused.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use domain::rank::Ready;
 use domain::series::Point;
 use domain::{Record, RunId};
 use plan::World;
+use server::home::Shortage;
 
 use crate::error::Error;
 use crate::remote::{Server, StreamMessage};
@@ -26,7 +28,12 @@ pub enum News {
         /// The output.
         text: String,
     },
+    /// What a server refuses of the run now for want of disk space; of a run here it is read from the home.
+    Refused(Vec<Shortage>),
 }
+
+/// Between two questions of what is refused.
+const ASK: Duration = Duration::from_secs(5);
 
 /// What threads have read of a run's streams.
 #[derive(Debug)]
@@ -95,11 +102,26 @@ pub fn read_streams(
             })
         })
         .collect();
+    let (server, id, is_over) = (server.clone(), id.clone(), ended.clone());
+    std::thread::spawn(move || ask_refused(&server, &id, &news, &is_over));
     std::thread::spawn(move || {
         threads.into_iter().for_each(|thread| drop(thread.join()));
         ended.store(true, Ordering::SeqCst);
     });
     Ok(failure)
+}
+
+/// Asks a server what it refuses of a run for want of disk space, until that is over or nobody reads it any more.
+fn ask_refused(server: &Server, id: &RunId, news: &Sender<News>, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::SeqCst) {
+        // Where it does not answer, its streams say so.
+        if let Ok(known) = server.run(id, 0)
+            && news.send(News::Refused(known.shortages)).is_err()
+        {
+            return;
+        }
+        std::thread::sleep(ASK);
+    }
 }
 
 /// Parses a message of a stream; `None` for one of a later version.

@@ -1,4 +1,5 @@
-//! Says why a run waits for disk space on the machine of the loop, and when there is some again.
+//! Says why a run waits for disk space on the machine of the loop, and when there is some again: of a run of this home, or of one
+//! of a server, which is asked.
 
 use std::time::{Duration, Instant};
 
@@ -9,29 +10,49 @@ use server::{Home, clock};
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// What frees some, on this machine and on that of a server.
+const HERE: &str = "`gradus gc` shows what can be deleted";
+const THERE: &str = "`gradus gc` on the server's machine shows what can be deleted";
+
 /// What was said of shortages of disk space.
 #[derive(Debug, Default)]
 pub struct RefusedNews {
     looked: Option<Instant>,
     said: Vec<StoredKind>,
+    /// What the server of the run has answered since the last look.
+    heard: Option<Vec<Shortage>>,
 }
 
 impl RefusedNews {
-    /// Lines about what is refused of a run since the last look, and about what no longer is.
-    pub fn look(&mut self, home: &Home, run: &RunId) -> Vec<String> {
+    /// What the server of the run refuses of it now.
+    pub fn hear(&mut self, shortages: Vec<Shortage>) {
+        self.heard = Some(shortages);
+    }
+
+    /// Lines about what is refused of a run since the last call, and about what no longer is. Of a run without a home, its server
+    /// has said so.
+    pub fn lines(&mut self, home: Option<&Home>, run: &RunId) -> Vec<String> {
+        match (home, self.heard.take()) {
+            (Some(home), _) => self.look(home, run),
+            (None, Some(shortages)) => self.take(shortages, THERE),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    fn look(&mut self, home: &Home, run: &RunId) -> Vec<String> {
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
             return Vec::new();
         }
         self.looked = Some(Instant::now());
         let shortages = home.shortages(clock::now());
-        self.take(shortages.into_iter().filter(|shortage| shortage.concerns(run)).collect())
+        self.take(shortages.into_iter().filter(|shortage| shortage.concerns(run)).collect(), HERE)
     }
 
-    fn take(&mut self, shortages: Vec<Shortage>) -> Vec<String> {
+    fn take(&mut self, shortages: Vec<Shortage>, hint: &str) -> Vec<String> {
         let is_new = |shortage: &&Shortage| !self.said.contains(&shortage.stored);
         let is_over = |stored: &&StoredKind| !shortages.iter().any(|shortage| shortage.stored == **stored);
         let begun = shortages.iter().filter(is_new);
-        let begun = begun.map(|shortage| format!("waiting: {shortage}; `gradus gc` shows what can be deleted"));
+        let begun = begun.map(|shortage| format!("waiting: {shortage}; {hint}"));
         let over = self.said.iter().filter(is_over).map(|stored| format!("there is disk space for {stored} again"));
         let lines: Vec<String> = begun.chain(over).collect();
         self.said = shortages.into_iter().map(|shortage| shortage.stored).collect();
@@ -45,21 +66,38 @@ mod tests {
 
     use super::*;
 
+    fn shortage(why: &str) -> Shortage {
+        let stored = StoredKind::Files(RunId::new("r"));
+        let (place, why) = ("checkpoints/a".to_owned(), why.to_owned());
+        Shortage { stored, place, why, since: Timestamp(1), last: Timestamp(2) }
+    }
+
     #[test]
     fn a_shortage_is_said_when_it_begins_and_when_it_is_over() {
-        let (since, last) = (Timestamp(1), Timestamp(2));
-        let stored = StoredKind::Files(RunId::new("r"));
-        let (place, why) = ("checkpoints/a".to_owned(), "0.0 GB are free".to_owned());
-        let shortage = Shortage { stored, place, why, since, last };
         let mut news = RefusedNews::default();
-        assert!(news.take(Vec::new()).is_empty());
-        let said = news.take(vec![shortage.clone()]);
+        assert!(news.take(Vec::new(), HERE).is_empty());
+        let said = news.take(vec![shortage("0.0 GB are free")], HERE);
         assert_eq!(
             said,
             ["waiting: no disk space for files of run `r`: 0.0 GB are free; `gradus gc` shows what can be deleted"]
         );
-        assert!(news.take(vec![shortage]).is_empty(), "once");
-        assert_eq!(news.take(Vec::new()), ["there is disk space for files of run `r` again"]);
-        assert!(news.take(Vec::new()).is_empty());
+        assert!(news.take(vec![shortage("0.0 GB are free")], HERE).is_empty(), "once");
+        assert_eq!(news.take(Vec::new(), HERE), ["there is disk space for files of run `r` again"]);
+        assert!(news.take(Vec::new(), HERE).is_empty());
+    }
+
+    #[test]
+    fn what_a_server_refuses_is_said_once_and_again_when_it_is_over() {
+        let (mut news, run) = (RefusedNews::default(), RunId::new("r"));
+        assert!(news.lines(None, &run).is_empty(), "it was not asked yet");
+        news.hear(vec![shortage("0.2 GB are free")]);
+        let said = news.lines(None, &run);
+        assert!(said.len() == 1 && said[0].starts_with("waiting: no disk space for files of run `r`: 0.2"), "{said:?}");
+        assert!(said[0].ends_with("on the server's machine shows what can be deleted"), "{said:?}");
+        assert!(news.lines(None, &run).is_empty(), "it was not asked again");
+        news.hear(vec![shortage("0.1 GB are free")]);
+        assert!(news.lines(None, &run).is_empty(), "the same is refused, for a reason that changes");
+        news.hear(Vec::new());
+        assert_eq!(news.lines(None, &run), ["there is disk space for files of run `r` again"]);
     }
 }

@@ -10,6 +10,7 @@ use plan::{Goodput, World};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use server::home::Shortage;
 
 use super::{Server, failure};
 use crate::error::Error;
@@ -31,8 +32,10 @@ pub struct KnownRun {
     pub waits_for: Option<RunId>,
     /// How its time was spent.
     pub goodput: Option<Goodput>,
-    /// What of it the server refuses for want of disk space.
+    /// What of it the server refuses for want of disk space, as sentences.
     pub refused: Vec<String>,
+    /// The same as values; none of a server of an earlier version.
+    pub shortages: Vec<Shortage>,
 }
 
 /// The cost of a run.
@@ -120,6 +123,7 @@ impl Server {
             waits_for: value["waits_for"].as_str().map(RunId::new),
             goodput: server::goodput_of_json(&value["goodput"]),
             refused: taken(&mut value["refused"]).iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            shortages: shortages(&mut value["shortages"]),
         })
     }
 
@@ -225,6 +229,11 @@ impl Server {
     }
 }
 
+/// Parses what a server refuses; what one of a later version refuses besides is left out.
+fn shortages(value: &mut Value) -> Vec<Shortage> {
+    taken(value).into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect()
+}
+
 /// Parses a measurement of the API; `None` for one of a later version.
 pub fn point(mut value: Value) -> Option<Point> {
     let report = serde_json::from_value(value["report"].take()).ok()?;
@@ -246,4 +255,22 @@ pub(super) fn taken(value: &mut Value) -> Vec<Value> {
 
 pub(super) fn parts(mut value: Value, names: [&str; 2]) -> [Value; 2] {
     names.map(|name| value.get_mut(name).map(Value::take).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use server::home::StoredKind;
+
+    use super::*;
+
+    #[test]
+    fn what_a_server_refuses_is_read_as_it_writes_it() {
+        let (place, why) = ("checkpoints/a".to_owned(), "0.0 GB are free".to_owned());
+        let stored = StoredKind::Files(RunId::new("r"));
+        let shortage = Shortage { stored, place, why, since: Timestamp(1), last: Timestamp(2) };
+        let later = json!({ "stored": "something", "place": "", "why": "full", "since": 1, "last": 2 });
+        assert_eq!(shortages(&mut json!([shortage, later])), [shortage]);
+        assert_eq!(shortages(&mut Value::Null), [], "a server of an earlier version");
+    }
 }

@@ -25,6 +25,7 @@ use super::views::{RunDetails, RunSummary, SubmitRequest, SubmittedRun, spent};
 use super::{Api, PaidRequest, PlannedJob, reading};
 use crate::clock;
 use crate::error::Error;
+use crate::home::Shortage;
 use crate::series::{Series, newest_step};
 use crate::state::{ListedRun, RunFilter};
 use crate::submit::{job_hash, named};
@@ -286,18 +287,15 @@ pub(super) async fn show(
         RunState::Queued => waits_for(&api, id.clone()).await?,
         _ => None,
     };
+    let shortages = api.home.space().shortages();
+    let shortages: Vec<&Shortage> = shortages.iter().filter(|shortage| shortage.concerns(&id)).collect();
+    let refused: Vec<String> = shortages.iter().map(ToString::to_string).collect();
     Ok(Json(json!({
         "run": id, "state": known.state, "goodput": goodput, "word": known.state.word(), "plan": known.plan, "bill": known.bill,
         "cost_micro_usd": spent(&world, known, now).micros(), "submitted": known.submitted, "step": step,
         "waits_for": waits_for, "body": known, "attempts": attempts, "instances": instances, "newest": newest,
-        "last_seq": world.last_seq, "refused": refused(&api, &id),
+        "last_seq": world.last_seq, "refused": refused, "shortages": shortages,
     })))
-}
-
-/// What this run waits for because there is no disk space for it here.
-fn refused(api: &Api, id: &RunId) -> Vec<String> {
-    let shortages = api.home.space().shortages();
-    shortages.iter().filter(|shortage| shortage.concerns(id)).map(ToString::to_string).collect()
 }
 
 /// The run that uses the machine which this one waits for.
