@@ -91,6 +91,8 @@ pub struct Control<'a> {
     pub policy: Policy,
     /// Whether this process waits for every run, and not only those that some process waits for.
     pub keeps_all: bool,
+    /// What its start could not write for want of disk space: it decides nothing, and is done once there is some.
+    pub lacked: Option<String>,
     providers: &'a [Arc<dyn Provider>],
 }
 
@@ -120,7 +122,7 @@ struct Waiting {
 impl<'a> Control<'a> {
     /// A loop over a home's state.
     pub fn new(state: State, series: Series, home: &'a Home, providers: &'a [Arc<dyn Provider>]) -> Control<'a> {
-        Control { state, series, home, policy: Policy::default(), keeps_all: false, providers }
+        Control { state, series, home, policy: Policy::default(), keeps_all: false, lacked: None, providers }
     }
 
     /// Runs until `done` returns an outcome, or until it is interrupted. `sender` is the other end of `inbox`.
@@ -134,9 +136,7 @@ impl<'a> Control<'a> {
         inbox: &Receiver<Wake>,
         done: impl Fn(&World) -> bool,
     ) -> Result<Left, Error> {
-        self.state.refresh()?;
-        self.state.forget_old_rows()?;
-        self.home.space().prepare();
+        let stalled = self.begin()?;
         let traits = self.providers.iter().map(|provider| (provider.name().to_owned(), provider.traits()));
         let controller =
             Controller::new(self.state.take_world(), self.home.owner(), traits, self.policy.clone(), now());
@@ -151,7 +151,7 @@ impl<'a> Control<'a> {
             watched: WatchedWork::default(),
             wake: Elapsed(0),
             audit: Instant::now(),
-            stalled: None,
+            stalled,
             noted: Instant::now(),
         };
         let left = running.run(inbox, done);
@@ -167,6 +167,9 @@ impl Running<'_, '_> {
         loop {
             self.note_shortages();
             if self.is_writable() {
+                if self.has_space_again() {
+                    return Ok(Left::Done);
+                }
                 self.gather(&mut inputs)?;
                 self.take(std::mem::take(&mut inputs))?;
                 if done(self.controller.world()) {

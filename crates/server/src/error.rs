@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
-use rusqlite::ffi::{SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_WRITE};
+use rusqlite::ffi::{SQLITE_IOERR_SHMOPEN, SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_WRITE};
 
 /// An error of the control loop.
 #[derive(Debug, thiserror::Error)]
@@ -72,10 +72,11 @@ impl Error {
         }
     }
 
-    /// Whether SQLite says no more than that a write failed, as it does of a quota of the file system.
+    /// Whether SQLite says no more than that a write failed, as it does of a quota of the file system, and of a file beside the
+    /// database.
     pub(crate) fn is_failed_write(&self) -> bool {
         let Error::State { source, .. } = self else { return false };
-        let failures = [SQLITE_IOERR_WRITE, SQLITE_IOERR_SHMSIZE];
+        let failures = [SQLITE_IOERR_WRITE, SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_SHMOPEN];
         source.sqlite_error().is_some_and(|error| failures.contains(&error.extended_code))
     }
 

@@ -14,11 +14,11 @@ use domain::rank::{Pause, Report};
 use domain::series::Point;
 use domain::wire::{AgentEvent, Entry};
 use domain::{AttemptId, InstanceId, RunId, Timestamp};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OpenFlags, params};
 
 use crate::error::Error;
 use crate::home::Home;
-use crate::state::sqlite;
+use crate::state::{alone, sqlite};
 
 /// The measurements of a home.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Series {
     pub fn open(home: &Home) -> Result<Series, Error> {
         let path = home.series();
         let doing = |doing| Error::sqlite(doing, &path);
-        let db = Connection::open(&path).map_err(doing("open"))?;
+        let db = alone::open(&path, OpenFlags::default()).map_err(doing("open"))?;
         let set_up = || -> rusqlite::Result<()> {
             sqlite::configure(&db, "normal")?;
             db.execute_batch(
@@ -84,6 +84,14 @@ impl Series {
         };
         set_up().map_err(doing("open"))?;
         Ok(Series { db, path })
+    }
+
+    /// Opens the measurements for a server, as [`State::open_for_server`](crate::State::open_for_server) does the log.
+    ///
+    /// # Errors
+    /// As [`Series::open`].
+    pub fn open_for_server(home: &Home, lacked: &mut Option<String>) -> Result<Series, Error> {
+        alone::opened(home, &home.series(), lacked, || Series::open(home))
     }
 
     /// Stores the measurements among an agent's entries.

@@ -2,6 +2,7 @@
 
 mod budgets;
 mod due;
+mod full_disk;
 mod hostile;
 mod joining;
 mod loud;

@@ -8,13 +8,33 @@ use std::time::{Duration, Instant};
 use domain::wire::{AgentEvent, Entry};
 use domain::{InstanceId, RunId};
 
-use super::Running;
+use super::{Control, Running};
 use crate::clock;
-use crate::error::{Error, is_full};
+use crate::error::Error;
 use crate::home::StoredKind;
 
 /// Between two tries to write.
 const RETRY: Duration = Duration::from_secs(1);
+
+impl Control<'_> {
+    /// Reads what other processes have appended, and makes what the loop needs on the disk. Where the start has lacked space,
+    /// nothing can be written; returns until when that is not tried.
+    pub(super) fn begin(&mut self) -> Result<Option<Instant>, Error> {
+        self.state.refresh()?;
+        let space = self.home.space();
+        space.prepare();
+        match &self.lacked {
+            None => {
+                self.state.forget_old_rows()?;
+                Ok(None)
+            }
+            Some(why) => {
+                space.refused(&StoredKind::Events, "", why, clock::now());
+                Ok(Some(Instant::now() + RETRY))
+            }
+        }
+    }
+}
 
 impl Running<'_, '_> {
     /// Whether decisions can be written, as far as is known.
@@ -41,10 +61,20 @@ impl Running<'_, '_> {
         self.stalled = Some(Instant::now() + RETRY);
     }
 
+    /// Whether a loop whose start has lacked space is over, now that there is some: it is started again, and shares its databases
+    /// with other processes.
+    pub(super) fn has_space_again(&mut self) -> bool {
+        if self.control.lacked.is_none() {
+            return false;
+        }
+        self.control.home.space().accepted(&StoredKind::Events, "", clock::now());
+        self.write_notes();
+        true
+    }
+
     /// Whether the disk is full, by an error of a write.
     pub(super) fn lacks_space(&self, error: &Error) -> bool {
-        let is_disk_full = || self.control.home.space().probe().is_err_and(|error| is_full(&error));
-        error.lacks_space() || error.is_failed_write() && is_disk_full()
+        self.control.home.space().explains(error)
     }
 
     /// Stores the measurements among an agent's entries; whether that was possible.
@@ -70,6 +100,11 @@ impl Running<'_, '_> {
             return;
         }
         self.noted = Instant::now();
+        self.write_notes();
+    }
+
+    fn write_notes(&self) {
+        let space = self.control.home.space();
         let notes = space.notes();
         let written = notes.iter().take_while(|(at, note)| self.control.series.note(*at, note).is_ok());
         space.noted(written.count());
@@ -87,7 +122,7 @@ mod tests {
     use domain::{Event, PipelineId};
     use tokio::sync::oneshot;
 
-    use super::super::{Control, Left, Question, Wake};
+    use super::super::{Left, Question, Wake};
     use super::*;
     use crate::home::{Home, Shortage};
     use crate::series::Series;
@@ -153,5 +188,42 @@ mod tests {
         assert_eq!(last, (0, 1), "what was refused is not known, and what came later is on the disk");
         assert_eq!(home.space().shortages(), [], "and it is over");
         assert_eq!(State::open(&home).unwrap().world().last_seq, 1);
+    }
+
+    #[test]
+    fn a_loop_that_was_started_without_space_answers_questions_until_there_is_some() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        // What is no file cannot be written.
+        let probe = home.root().join(".space-probe");
+        std::fs::create_dir(&probe).unwrap();
+        let (sender, inbox) = channel();
+        let asker = sender.clone();
+        let providers: [Arc<dyn Provider>; 0] = [];
+        let state = State::open_lean(&home).unwrap();
+        let mut control = Control::new(state, Series::open(&home).unwrap(), &home, &providers);
+        control.keeps_all = true;
+        control.lacked = Some("cannot open it".to_owned());
+        let (space, asker) = (home.space(), &asker);
+        let (left, (refused, shortages, known)) = std::thread::scope(|scope| {
+            let asked = scope.spawn(move || {
+                let known = events(asker);
+                let (refused, shortages) = (!is_submitted(asker, "refused"), space.shortages());
+                std::fs::remove_dir(&probe).unwrap();
+                (refused, shortages, known)
+            });
+            let left = control.run(&sender, &inbox, |_| false);
+            // Whoever still asks is not left waiting.
+            drop(inbox);
+            (left, asked.join().unwrap())
+        });
+        assert_eq!(left.unwrap(), Left::Done, "it is started again");
+        let [Shortage { stored: StoredKind::Events, .. }] = &shortages[..] else { panic!("{shortages:?}") };
+        assert!(refused && known == 0, "{known}");
+        assert_eq!(home.space().shortages(), [], "and it is over");
+        let notes = Series::open(&home).unwrap().operations().unwrap();
+        let texts: Vec<&str> = notes.iter().map(|(_, note)| note.text.as_str()).collect();
+        let [begun, over] = texts[..] else { panic!("{texts:?}") };
+        assert!(begun == "no disk space for the event log: cannot open it" && over.contains("no longer refused"));
     }
 }

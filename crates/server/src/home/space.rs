@@ -14,6 +14,8 @@ use control::OperationNote;
 use domain::{Elapsed, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, is_full};
+
 /// The size of the file from which other processes read: it is written in place, and never grows.
 const FILE: usize = 16 << 10;
 
@@ -23,8 +25,8 @@ const RENEWED: Elapsed = Elapsed(10_000_000);
 /// What was not refused again for so long is over: whoever has sent it has given up.
 const EXPIRES: Elapsed = Elapsed(120_000_000);
 
-/// Bytes by which it is tried whether there is space again.
-const PROBE: usize = 64 << 10;
+/// Bytes by which it is tried whether there is space again: more than a server that starts needs before it has written anything.
+const PROBE: usize = 256 << 10;
 
 /// Notes that wait for space, at most.
 const NOTES: usize = 1000;
@@ -207,6 +209,16 @@ impl DiskSpace {
         written
     }
 
+    /// Whether an error is one of a full disk.
+    pub(crate) fn explains(&self, error: &Error) -> bool {
+        error.lacks_space() || error.is_failed_write() && self.probe().is_err_and(|error| is_out_of_space(&error))
+    }
+
+    /// Whether a file could not be written because the disk is full.
+    pub fn refuses(&self, error: &io::Error) -> bool {
+        is_full(error) || is_out_of_space(error) && self.probe().is_err()
+    }
+
     fn end(&self, now: Timestamp, is_over: impl Fn(&Shortage) -> bool) {
         let mut known = self.known();
         let over: Vec<Shortage> = known.shortages.values().filter(|shortage| is_over(shortage)).cloned().collect();
@@ -259,6 +271,11 @@ pub(super) fn read(root: &Path, now: Timestamp) -> Vec<Shortage> {
     let text = fs::read_to_string(file(root)).unwrap_or_default();
     let shortages: Vec<Shortage> = serde_json::from_str(&text).unwrap_or_default();
     shortages.into_iter().filter(|shortage| !shortage.is_over(now)).collect()
+}
+
+/// Whether a disk is full, or not even a small file may be written (`ulimit -f`).
+fn is_out_of_space(error: &io::Error) -> bool {
+    is_full(error) || error.kind() == io::ErrorKind::FileTooLarge
 }
 
 fn file(root: &Path) -> PathBuf {

@@ -5,6 +5,7 @@
 //! acknowledged event is on disk. `log` has the events; `rows` has state derived from them, so that a start reads
 //! unfinished work and not the full history; `reader` answers queries concurrently with the process that appends.
 
+pub(crate) mod alone;
 mod follow;
 mod log;
 mod named;
@@ -70,8 +71,11 @@ impl State {
     ) -> Result<State, Error> {
         let path = home.state();
         let key = SecretKey::open(home.root())?;
-        secrets::private(&path).map_err(Error::file("open", &path))?;
-        let db = Connection::open_with_flags(&path, OpenFlags::default()).map_err(Error::sqlite("open", &path))?;
+        // A file that is closed takes the lock with it by which the process has its database for itself.
+        if !alone::is_kept(&path) {
+            secrets::private(&path).map_err(Error::file("open", &path))?;
+        }
+        let db = alone::open(&path, OpenFlags::default()).map_err(Error::sqlite("open", &path))?;
         sqlite::configure(&db, "full").map_err(Error::sqlite("open", &path))?;
         let world = read(&db, &path, &key, |db| load(db).map_err(Error::sqlite("read", &path)))?;
         let state = State {

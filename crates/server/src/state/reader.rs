@@ -10,7 +10,7 @@ use plan::money::ledger::LedgerLine;
 use plan::{RunOrSweep, World};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
 
-use super::{log, rows};
+use super::{alone, log, rows};
 use crate::error::Error;
 use crate::home::Home;
 
@@ -60,7 +60,7 @@ impl StateReader {
     /// [`Error::State`].
     pub fn open(home: &Home) -> Result<StateReader, Error> {
         let path = home.state();
-        let db = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+        let db = alone::open(&path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX);
         let db = db.map_err(Error::sqlite("open", &path))?;
         db.busy_timeout(Duration::from_secs(20)).map_err(Error::sqlite("open", &path))?;
         Ok(StateReader { db: Mutex::new(db), path })

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -31,11 +31,20 @@ impl Server {
     pub fn start_with(home: &Home, options: &[&str]) -> Server {
         let mut command = home.command(&["serve"]);
         command.args(options);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let server = Server { child, socket: home.path().join("api.sock") };
+        let server = Server::of(command, home);
         let is_ready = || server.try_ask("GET", "/v1/ready", &[], "").is_some_and(|(status, _)| status == 200);
         home.until("the server to be ready", is_ready);
         server
+    }
+
+    /// The server of a home that this command starts; it may never be ready.
+    pub fn of(mut command: Command, home: &Home) -> Server {
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        Server { child, socket: home.path().join("api.sock") }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn try_ask(&self, method: &str, path: &str, headers: &[&str], body: &str) -> Option<(u16, Value)> {

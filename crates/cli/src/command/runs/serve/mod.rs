@@ -1,6 +1,7 @@
 //! `gradus serve`: the control loop of this home as a server, with an API.
 
 pub mod admission;
+mod full_disk;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -81,12 +82,12 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let (sender, inbox) = channel();
     on_signals(sender.clone(), Arc::new(AtomicBool::new(false)))?;
     let door = listen.as_ref().and_then(|listen| listen.agents.clone()).map(door_for_agents);
-    let state = opened(&home, door.is_some())?;
-    let providers = machine::providers_with(settings, &home, args.price, door)?;
-    machine::note_served(&home, &providers)?;
-    machine::note_price(&home, args.price)?;
-    disks::note_stops(&home)?;
     log_shortages(&home, printer.is_json());
+    let mut lacked = None;
+    let state = opened(&home, door.is_some(), &mut lacked)?;
+    let series = Series::open_for_server(&home, &mut lacked)?;
+    let providers = machine::providers_with(settings, &home, args.price, door)?;
+    full_disk::note_server(&home, &providers, args.price, &mut lacked)?;
     let door = routes::serve(&home, sender.clone(), args.quota)?;
     let answers = Answers {
         planner: planner(settings.clone(), home.clone(), args.price),
@@ -106,20 +107,22 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
     crate::command::nodes::cloud::audit::watch(settings, &home);
     crate::command::nodes::machines::timetable::watch(settings, &home);
-    let mut control = Control::new(state, Series::open(&home)?, &home, &providers);
-    control.keeps_all = true;
-    control.policy.lease = LEASE;
-    let left = control.run(&sender, &inbox, |_| false)?;
+    let mut control = Control::new(state, series, &home, &providers);
+    (control.keeps_all, control.policy.lease, control.lacked) = (true, LEASE, lacked);
+    match control.run(&sender, &inbox, |_| false)? {
+        // It has no other end but that there is space again.
+        Left::Done => return Err(full_disk::start_again(settings)),
+        Left::Interrupted => {}
+    }
     machine::forget_served(&home);
     disks::forget_stops(&home);
     drop((door, lock, server));
-    let open = control.state.world().open_runs().filter(|(_, run)| !run.state.is_final()).count();
-    match left {
-        Left::Interrupted if open > 0 => printer.say(format!(
+    match control.state.world().open_runs().filter(|(_, run)| !run.state.is_final()).count() {
+        0 => printer.say("stopped; no run was open"),
+        open => printer.say(format!(
             "stopped; {} without the server for up to 30 minutes: start it again, or attach with `gradus attach RUN`",
             if open == 1 { "1 open run continues".to_owned() } else { format!("{open} open runs continue") }
         )),
-        Left::Done | Left::Interrupted => printer.say("stopped; no run was open"),
     }
     Ok(exit::DONE)
 }
@@ -185,8 +188,8 @@ fn with_agents(listen: Option<Listen>, args: &Args, home: &Home) -> Result<Optio
 }
 
 /// The state of this home, unless agents of it call over TLS and this server has no address at which it hears them.
-fn opened(home: &Home, has_door: bool) -> Result<State, Error> {
-    let state = State::open_lean(home)?;
+fn opened(home: &Home, has_door: bool, lacked: &mut Option<String>) -> Result<State, Error> {
+    let state = State::open_for_server(home, lacked)?;
     if !has_door {
         machine::require_hearing(home, state.world())?;
     }

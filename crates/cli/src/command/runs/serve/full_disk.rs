@@ -1,0 +1,64 @@
+//! A server that is started on a disk without any space.
+//!
+//! What its start cannot write, the next start does: it reads its databases alone, answers what is only read, and starts again
+//! once there is space.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+
+use cloud::Provider;
+use domain::Rate;
+use server::Home;
+
+use crate::error::Error;
+use crate::local::{disks, machine};
+use crate::settings::GlobalSettings;
+
+/// Writes down what the server that begins here can do, for commands. Where there is no space for that, `lacked` says so.
+///
+/// # Errors
+/// [`Error::File`] if it cannot be written for another reason.
+pub fn note_server(
+    home: &Home,
+    providers: &[Arc<dyn Provider>],
+    price: Rate,
+    lacked: &mut Option<String>,
+) -> Result<(), Error> {
+    let noted = machine::note_served(home, providers)
+        .and_then(|()| machine::note_price(home, price))
+        .and_then(|()| disks::note_stops(home));
+    match noted {
+        Err(Error::File { doing, path, source }) if home.space().refuses(&source) => {
+            lacked.get_or_insert_with(|| format!("cannot {doing} `{}`: {source}", path.display()));
+            Ok(())
+        }
+        noted => noted,
+    }
+}
+
+/// Starts this server again in its process, which lets other processes read its databases; returns only if that fails.
+pub fn start_again(settings: &GlobalSettings) -> Error {
+    let failed = Command::new(&settings.program).args(std::env::args_os().skip(1)).exec();
+    Error::file("run", &settings.program)(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_start_cannot_write_for_another_reason_than_a_full_disk_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let mut lacked = None;
+        note_server(&home, &[], Rate::default(), &mut lacked).unwrap();
+        assert_eq!(lacked, None);
+        // A folder has the name of the file.
+        let price = home.root().join("server.price");
+        std::fs::remove_file(&price).unwrap();
+        std::fs::create_dir(price).unwrap();
+        let noted = note_server(&home, &[], Rate::default(), &mut lacked);
+        assert!(matches!(noted, Err(Error::File { .. })) && lacked.is_none(), "{noted:?} {lacked:?}");
+    }
+}
