@@ -66,9 +66,13 @@ fn orders_of_member(
     rank: usize,
     order: impl Fn() -> Box<Start>,
 ) -> Vec<AgentCommand> {
-    let has_failed = |(member, machine): (&Member, &Option<&Instance>)| {
-        matches!(member.end, Some((_, AttemptEnd::Failed { .. })))
-            || machine.is_none_or(|instance| instance.state != InstanceState::Up)
+    let has_failed = |(member, machine): (&Member, &Option<&Instance>)| match member.end {
+        Some((_, AttemptEnd::Failed { .. })) => true,
+        // Nobody needs its machine any more.
+        Some((_, AttemptEnd::Trained { .. } | AttemptEnd::Succeeded)) => false,
+        Some((_, AttemptEnd::Stopped { .. })) | None => {
+            machine.is_none_or(|instance| instance.state != InstanceState::Up)
+        }
     };
     // Once node rank 0 has the model, the others have no more work.
     let is_over =

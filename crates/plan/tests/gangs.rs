@@ -96,6 +96,26 @@ fn the_ranks_of_the_others_end_and_only_what_is_lost_is_rented_again() {
     assert_eq!(scene.settle(), ["start on a-i1 a-i3 a-i4"], "two machines stay, and the first has node rank 0");
 }
 
+/// It exports the model for all, which may take longer than the 10 s that ranks have to end once others have failed.
+#[test]
+fn node_rank_0_is_not_ended_because_the_others_have_trained() {
+    let (mut scene, attempt) = started();
+    let continues = |scene: &Scene| matches!(scene.orders(1)[..], [AgentCommand::Go { .. }]);
+    for number in [2, 3] {
+        scene.says(number, &attempt, AgentEvent::Ended { end: AttemptEnd::Succeeded });
+        assert!(continues(&scene), "{:?}", scene.orders(1));
+    }
+    scene.append(Event::ReleaseIntended { instance: scene.run.instance(3), lost_race: false });
+    assert!(continues(&scene), "the machine of one that has succeeded is not needed: {:?}", scene.orders(1));
+    // Only what fails by itself is named.
+    scene.says(1, &attempt, AgentEvent::Ended { end: failed(Cause::DiskFull, "no space for the model") });
+    let named = scene.decide().into_iter().find_map(|action| match action {
+        Action::EndAttempt { end: AttemptEnd::Failed { finding, .. }, .. } => Some(finding.message),
+        _ => None,
+    });
+    assert_eq!(named.as_deref(), Some("node 0: no space for the model"));
+}
+
 #[test]
 fn machines_that_wait_too_long_for_the_others_are_given_back() {
     let mut scene = Scene::new(3);

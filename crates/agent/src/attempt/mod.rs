@@ -355,7 +355,7 @@ impl Attempt {
             Working::Train { reports, .. } | Working::Command { reports, .. } => (**reports).clone(),
         };
         if let (Working::Train { reports, peers, .. }, None) = (&self.work, &self.ending)
-            && (reports.blames_another() || peers.kill_at() != Duration::MAX && !reports.has_ended())
+            && (reports.blames_another() || peers.have_failed() && !reports.are_decisive(self.is_follower()))
             && let Some(end) = peers.culprit(memory)
         {
             return end;

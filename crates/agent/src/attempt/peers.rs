@@ -25,8 +25,6 @@ pub struct Peers {
     /// The first rank of this machine among all; the others are numbered from it.
     first: u32,
     list: Vec<Peer>,
-    /// When the first of them ended without having trained.
-    lost: Option<Duration>,
 }
 
 struct Peer {
@@ -36,7 +34,16 @@ struct Peer {
     reports: RankReports,
     is_silent: bool,
     process: Option<Process>,
-    exit: Option<Exit>,
+    /// How its process ended, and when.
+    exit: Option<(Exit, Duration)>,
+}
+
+impl Peer {
+    /// When it ended without having trained. What a process ends by after its last report costs the others nothing: rank 0 may
+    /// be exporting the model.
+    fn failed_at(&self) -> Option<Duration> {
+        self.exit.filter(|(exit, _)| *exit != Exit::Code(0) && !self.reports.has_trained()).map(|(_, at)| at)
+    }
 }
 
 impl Peers {
@@ -91,15 +98,18 @@ impl Peers {
         let peer = &mut self.list[place];
         peer.link.stop_listening();
         let exit = peer.process.as_mut().map_or(Exit::Never, Process::reap);
-        peer.exit = Some(exit);
-        if exit != Exit::Code(0) {
-            self.lost.get_or_insert(now);
-        }
+        peer.exit = Some((exit, now));
+    }
+
+    /// Whether one of them ended without having trained.
+    pub fn have_failed(&self) -> bool {
+        self.list.iter().any(|peer| peer.failed_at().is_some())
     }
 
     /// When rank 0 is killed because it has not noticed that another is gone.
     pub fn kill_at(&self) -> Duration {
-        self.lost.map_or(Duration::MAX, |lost| lost.saturating_add(NOTICE))
+        let lost = self.list.iter().filter_map(Peer::failed_at).min();
+        lost.map_or(Duration::MAX, |lost| lost.saturating_add(NOTICE))
     }
 
     /// Whether all have ended and their connections were read to the end.
@@ -118,13 +128,13 @@ impl Peers {
 
     /// The end of the rank that the others miss, if one of these is it.
     pub fn culprit(&self, memory: MemoryKill) -> Option<AttemptEnd> {
-        let failed = |peer: &&Peer| peer.exit.is_some_and(|exit| exit != Exit::Code(0));
-        let peer = self.list.iter().filter(failed).find(|peer| !peer.reports.blames_another())?;
+        let failed = |peer: &&Peer| peer.failed_at().is_some() && !peer.reports.blames_another();
+        let peer = self.list.iter().find(failed)?;
         Some(verdict::verdict(Facts {
             rank: self.first + peer.rank,
             role: Role::Rank,
             is_follower: true,
-            exit: peer.exit.unwrap_or(Exit::Never),
+            exit: peer.exit.map_or(Exit::Never, |(exit, _)| exit),
             hung_at_exit: None,
             memory,
             reports: peer.reports.clone(),
@@ -145,4 +155,46 @@ impl Peers {
 /// The log of a rank, by its number among all.
 pub fn log(run: &Path, attempt: &AttemptId, rank: u32) -> PathBuf {
     run.join("logs").join(format!("{attempt}-rank-{rank}.log"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use domain::{Cause, Finding};
+
+    use super::*;
+
+    const SEGFAULT: Exit = Exit::Signal(libc::SIGSEGV);
+
+    /// The last report of each rank from rank 1 on, and how it ended at 7 s; whether rank 0 is killed for it, and whom the others
+    /// miss.
+    fn check(ended: &[(Option<Report>, Exit)], is_killed: bool, missed: Option<&str>) {
+        let folder = tempfile::tempdir().unwrap();
+        let (events, _) = channel();
+        let mut peers = Peers::from(4);
+        for (rank, (report, exit)) in (1..).zip(ended) {
+            let link = RankSocket::listen(folder.path(), &AttemptId::new("r-a1"), rank, events.clone()).unwrap();
+            peers.add(rank, link, folder.path().join("log"));
+            report.iter().for_each(|report| peers.hear(rank, report));
+            peers.find(rank).unwrap().exit = Some((*exit, Duration::from_secs(7)));
+        }
+        let kill_at = if is_killed { Duration::from_secs(17) } else { Duration::MAX };
+        assert_eq!((peers.kill_at(), peers.have_failed()), (kill_at, is_killed), "{ended:?}");
+        let found = peers.culprit(MemoryKill::No).map(|end| match end {
+            AttemptEnd::Failed { finding, .. } => finding.message,
+            end => panic!("{ended:?}: {end:?}"),
+        });
+        assert_eq!(found.as_deref(), missed, "{ended:?}");
+    }
+
+    #[test]
+    fn a_rank_that_trained_is_not_missed_however_its_process_ends() {
+        let blames = || Some(Report::Failed(Finding::new(Cause::RankLost, "rank 5 is gone")));
+        let trained = || Some(Report::Trained);
+        check(&[(trained(), Exit::Code(0)), (trained(), SEGFAULT)], false, None);
+        let fault = "rank 6 was ended by SIGSEGV, a fault in its memory";
+        check(&[(trained(), SEGFAULT), (None, SEGFAULT)], true, Some(fault));
+        check(&[(blames(), Exit::Code(1)), (trained(), SEGFAULT)], true, None);
+    }
 }

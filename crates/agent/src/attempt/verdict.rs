@@ -9,9 +9,8 @@ use domain::run::AttemptEnd;
 use domain::{Cause, Finding};
 use node::oom::MemoryKill;
 
-pub use self::reports::RankReports;
-
 use self::reports::FinalReport;
+pub use self::reports::RankReports;
 use super::process::{Exit, FailedFirst};
 use control::StopReason;
 
@@ -83,6 +82,8 @@ fn of_rank(facts: Facts) -> AttemptEnd {
     match (&facts.reports.last, &facts.reports.exported) {
         // Whatever came after it, the model is complete.
         (Some(FinalReport::Trained), Some(model)) => AttemptEnd::Trained { model: model.clone() },
+        // Nor is anything missing where rank 0, on another machine, exports it.
+        (Some(FinalReport::Trained), None) if facts.is_follower => AttemptEnd::Succeeded,
         (Some(FinalReport::Trained), None) => {
             let message = format!("rank {} reported the end of training and no exported model", facts.rank);
             failed(Finding::new(Cause::Internal, message))
@@ -430,6 +431,36 @@ mod tests {
         check(&[], KILL, Some((StopReason::Hang(domain::Elapsed(61_000_000)), true)), "Hang None");
         check(&[], KILL, Some((StopReason::Leave, true)), "InstanceLost None");
         check(&[], KILL, Some((StopReason::Replaced, true)), "Fenced None");
+    }
+
+    #[test]
+    fn ranks_that_trained_for_another_machine_have_no_model_and_succeed() {
+        let end = |is_follower, exit, ending| {
+            let mut reports = RankReports::default();
+            reports.hear(&Report::Trained);
+            verdict(Facts {
+                rank: 4,
+                role: Role::Rank,
+                is_follower,
+                exit,
+                memory: MemoryKill::No,
+                reports,
+                hung_at_exit: None,
+                ending,
+                lease: Duration::from_secs(60),
+                log: Path::new("/run/logs/a1-rank-4.log"),
+                stacks: None,
+                tail: String::new(),
+                failed: FailedFirst::default(),
+            })
+        };
+        // Node rank 0 may have the model already, and the others are asked to end.
+        let asked = Some((StopReason::NodeLost, true));
+        for (exit, ending) in [(Exit::Code(0), None), (KILL, asked), (Exit::Signal(libc::SIGSEGV), None)] {
+            assert_eq!(end(true, exit, ending), AttemptEnd::Succeeded, "{exit:?} {ending:?}");
+            let AttemptEnd::Failed { finding, .. } = end(false, exit, ending) else { panic!("it has no model") };
+            assert_eq!(finding.message, "rank 4 reported the end of training and no exported model");
+        }
     }
 
     #[test]

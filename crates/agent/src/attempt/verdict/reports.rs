@@ -26,9 +26,15 @@ pub(super) enum FinalReport {
 const LOSS: &str = "loss";
 
 impl RankReports {
-    /// Whether it sent a final report.
-    pub fn has_ended(&self) -> bool {
-        self.last.is_some()
+    /// Whether it reported the end of training: it has done its part, however its process ends.
+    pub fn has_trained(&self) -> bool {
+        self.last == Some(FinalReport::Trained)
+    }
+
+    /// Whether its final report is the outcome on its machine. Where rank 0 is on another one, ranks that trained say nothing of
+    /// one beside them that failed.
+    pub fn are_decisive(&self, is_follower: bool) -> bool {
+        self.last.is_some() && !(is_follower && self.has_trained())
     }
 
     /// Whether it reports only that another rank is lost, or nothing at all.
