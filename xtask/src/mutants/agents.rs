@@ -302,7 +302,7 @@ pub(super) const AGENTS: &[SourceMutant] = &[
     SourceMutant {
         name: "a-slow-step-is-taken-for-a-hang",
         harm: "ranks whose steps are of unequal length are killed during a long one",
-        file: "crates/agent/src/attempt/watchdog.rs",
+        file: "crates/agent/src/attempt/watchdog/limits.rs",
         from: "pace.p99.saturating_mul(SLOWEST)",
         to: "pace.p99.min(pace.median).saturating_mul(SLOWEST)",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "follows_the_slowest_usual_ones" },
@@ -318,7 +318,7 @@ pub(super) const AGENTS: &[SourceMutant] = &[
     SourceMutant {
         name: "long-steps-have-a-short-limit",
         harm: "ranks whose steps take long are killed while a disk or a network holds one of them up",
-        file: "crates/agent/src/attempt/watchdog.rs",
+        file: "crates/agent/src/attempt/watchdog/limits.rs",
         from: ".max(pace.median.saturating_mul(MEDIANS))",
         to: ".max(pace.median.min(least / MEDIANS).saturating_mul(MEDIANS))",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "follows_the_slowest_usual_ones" },
@@ -327,8 +327,8 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         name: "a-resumed-evaluation-is-taken-for-a-hang",
         harm: "a run whose evaluation takes an hour is killed in it each time that it resumes with it",
         file: "crates/agent/src/attempt/watchdog.rs",
-        from: "Pace::of(&self.recent, limits.set_up / UNKNOWN)",
-        to: "Pace::of(&self.recent, (limits.set_up / UNKNOWN).min(Duration::ZERO))",
+        from: "StepPace::of(&self.recent, limits.set_up / UNKNOWN)",
+        to: "StepPace::of(&self.recent, (limits.set_up / UNKNOWN).min(Duration::ZERO))",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "may_evaluate_before_it_makes_a_step" },
     },
     SourceMutant {

@@ -1,5 +1,7 @@
 //! Decides when a rank without reports counts as hung.
 
+mod limits;
+
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,14 +14,12 @@ use domain::wire::AgentEvent;
 use super::verdict::Role;
 use super::{Attempt, Ending, Stage, Working};
 use crate::event::{AttemptEvent, Wakeup};
-use crate::{Patience, stacks, tools};
+use crate::{stacks, tools};
+pub use limits::SilenceLimits;
+use limits::{SAVES, StepPace, UNKNOWN, evaluation_limit, step_limit};
 
 /// Number of steps whose times are the pace.
 const RECENT: usize = 128;
-
-/// Silence of so many of the slowest usual steps is a hang, unless so many median ones are longer.
-const SLOWEST: u32 = 10;
-const MEDIANS: u32 = 20;
 
 /// So many first steps compile, tune or fill caches, and say nothing of the later ones.
 const WARM_UP: usize = 3;
@@ -27,35 +27,8 @@ const WARM_UP: usize = 3;
 /// The pace is known after so many steps, and these no longer count.
 const KNOWN: usize = 10;
 
-/// Before the first step, a step is taken for such a part of what the set-up may take.
-const UNKNOWN: u32 = 60;
-
 /// So long before ranks are killed that have not noticed the loss of others, their stacks are written down.
 const LOOKED_AT: Duration = Duration::from_secs(5);
-
-/// An evaluation may take so many times what as many training steps take.
-const EVALUATION: f64 = 3.0;
-
-/// A save may take so many times as long as the longest one until then.
-const SAVES: u32 = 3;
-
-/// For how long a rank may be silent, at least.
-#[derive(Debug, Clone, Copy)]
-pub struct SilenceLimits {
-    /// Before its first step.
-    pub set_up: Duration,
-    /// Between two steps.
-    pub step: Duration,
-    /// While a checkpoint or a model is written.
-    pub checkpoint: Duration,
-}
-
-impl SilenceLimits {
-    /// Those of an agent.
-    pub fn of(patience: &Patience) -> SilenceLimits {
-        SilenceLimits { set_up: patience.ready, step: patience.step, checkpoint: patience.checkpoint }
-    }
-}
 
 /// The observed pace of a rank. Times are since the agent's start.
 #[derive(Debug)]
@@ -178,7 +151,7 @@ impl Watchdog {
     fn limit(&self) -> Duration {
         let limits = &self.limits;
         let Some(shape) = &self.ready else { return limits.set_up };
-        let pace = Pace::of(&self.recent, limits.set_up / UNKNOWN);
+        let pace = StepPace::of(&self.recent, limits.set_up / UNKNOWN);
         let step = match self.heard {
             0 => limits.set_up,
             _ => step_limit(&pace, limits.step),
@@ -194,35 +167,6 @@ impl Watchdog {
         };
         step.max(evaluation).max(checkpoint)
     }
-}
-
-/// What recent steps took.
-#[derive(Debug)]
-struct Pace {
-    median: Duration,
-    /// The 99th percentile; of fewer than 100 steps, the longest.
-    p99: Duration,
-}
-
-impl Pace {
-    /// Of no step, all are taken to be as long as `unknown`.
-    fn of(recent: &VecDeque<Duration>, unknown: Duration) -> Pace {
-        let mut sorted: Vec<Duration> = recent.iter().copied().collect();
-        sorted.sort_unstable();
-        let at = |place: usize| sorted.get(place).copied().unwrap_or(unknown);
-        Pace { median: at(sorted.len() / 2), p99: at((sorted.len() * 99).div_ceil(100).saturating_sub(1)) }
-    }
-}
-
-/// For how long no step may be reported, where at `least` so long is always fine.
-fn step_limit(pace: &Pace, least: Duration) -> Duration {
-    least.max(pace.p99.saturating_mul(SLOWEST)).max(pace.median.saturating_mul(MEDIANS))
-}
-
-/// The same if an evaluation of as many samples as so many `steps` comes before it.
-fn evaluation_limit(pace: &Pace, steps: f64, step: Duration) -> Duration {
-    let takes = Duration::try_from_secs_f64(pace.median.as_secs_f64() * steps * EVALUATION);
-    step.saturating_add(takes.unwrap_or(Duration::MAX / 4))
 }
 
 /// When ranks are killed that are to be at `kill_at`, where their stacks are written down by `until` at the latest.
@@ -328,6 +272,7 @@ mod tests {
     use domain::rank::{Checkpointed, Fetching};
 
     use super::*;
+    use crate::Patience;
 
     #[test]
     fn ranks_are_killed_once_their_stacks_are_written_down_and_not_much_later() {
