@@ -28,6 +28,7 @@ use std::time::Duration;
 pub use attempt::library::check as libraries;
 pub use attempt::program::{ProfileWatch, ProfiledSteps, end_profile, profile};
 pub use attempt::workdir::{WorkdirSize, measure as measure_workdir};
+pub use attempt::{HangLimitInForce, hang_limits};
 pub use control::Departure;
 pub use loop_request::direct::DirectLoop;
 pub use reclaim::MetadataService;

@@ -1,6 +1,7 @@
 //! Numbers, times and sizes as people read them.
 
-use domain::{Duration, Elapsed, Timestamp};
+use domain::rank::Report;
+use domain::{Duration, Elapsed, Job, Timestamp};
 
 /// `1,234,567`.
 pub fn grouped(number: u64) -> String {
@@ -28,6 +29,13 @@ pub fn clock(elapsed: Elapsed) -> String {
     let seconds = elapsed.0.div_ceil(1_000_000);
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+/// `step 10m (stated in the job)` and the like: after how much silence an attempt of a job counts as hung, by its newest
+/// measurements. `None` for a program whose job states nothing.
+pub fn hang_limits(job: &Job, newest: &[Report]) -> Option<String> {
+    let limits: Vec<String> = agent::hang_limits(job, newest).iter().map(ToString::to_string).collect();
+    (!limits.is_empty()).then(|| limits.join(", "))
 }
 
 /// A moment in UTC to the second: `2026-11-22T18:49:45Z`.

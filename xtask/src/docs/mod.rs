@@ -258,6 +258,7 @@ fn human(format: &str) -> Option<&'static str> {
         "flops" => "rate",
         "watts" => "power",
         "link" => "link",
+        "limit" => "duration or `false`",
         "env" => "string",
         _ => return None,
     })

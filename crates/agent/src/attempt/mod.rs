@@ -42,6 +42,7 @@ use process::{Exit, FailedFirst, Process};
 use program::{Container, Idleness, Observer, ProgramLink, SetupKey, StopScope};
 use sweeping::{SaveTime, time_to_save};
 use verdict::{RankReports, Role};
+pub use watchdog::{HangLimitInForce, hang_limits};
 use watchdog::{SilenceLimits, Watchdog};
 
 /// How long an ended rank's socket may stay open; a process that holds it then is not the rank.
@@ -148,6 +149,7 @@ impl Attempt {
             Work::Command(command) => {
                 // A program works without it, too. A container is given it when it is made.
                 let link = ProgramLink::listen(&tools.folder, &start.attempt, tools.events.clone()).ok();
+                let link = link.map(|link| link.held_to(start.job.hang_after.step));
                 staging::program(&start, &tools, &command, &folder);
                 let (setup, reports) = (ProgramSetup::default(), Box::default());
                 let work = Working::Command { command, folder, link, observer: None, setup, reports };
@@ -201,7 +203,8 @@ impl Attempt {
         for rank in 1..train.processes {
             peers.add(rank, listen(rank)?, peers::log(Path::new(&start.folder), &start.attempt, first + rank));
         }
-        let watchdog = Watchdog::new(now, SilenceLimits::of(&tools.patience));
+        let limits = SilenceLimits::of(&tools.patience, start.job.hang_after, Duration::ZERO);
+        let watchdog = Watchdog::new(now, limits);
         let data = train.data.clone();
         let (train, folder, reports) = (Box::new(train), folder.to_owned(), Box::default());
         let work = Working::Train { train, folder, link, watchdog, reports, peers };

@@ -182,9 +182,8 @@ impl Attempt {
         let unused = libraries.and_then(|libraries| {
             library::unused_gpus(program::gpus_of(&self.start), &libraries, self.tools.remote.is_some())
         });
-        let limits = SilenceLimits::of(&self.tools.patience);
-        let set_up = limits.set_up + data::preloading(&train.data);
-        *watchdog = Watchdog::new(now, SilenceLimits { set_up, ..limits });
+        let (stated, preloading) = (self.start.job.hang_after, data::preloading(&train.data));
+        *watchdog = Watchdog::new(now, SilenceLimits::of(&self.tools.patience, stated, preloading));
         let local_ranks = train.processes.max(1);
         let place = self.start.member.unwrap_or(NodeRank { rank: 0, nodes: 1 });
         let first = place.rank * local_ranks;

@@ -24,6 +24,9 @@ const KILLED_BESIDE: &str = ": a process in it got SIGKILL, while the kernel kil
 /// What is known of programs that hang at their exit.
 const AT_EXIT: &str = "with PyTorch's DDP, `del model` before `destroy_process_group()`; ";
 
+/// What helps ranks that were only slow.
+const LONGER: &str = "; if it was only slow, write a longer limit under `hang_after` in the job, such as `{step: 1h}`";
+
 /// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -281,7 +284,9 @@ fn reason(why: StopReason, facts: &Facts) -> Finding {
             let stacks = facts.stacks.as_ref();
             let stacks = stacks.map(|path| format!("; what its threads stood at is in `{}`", path.display()));
             let known = facts.hung_at_exit.map_or("", |_| AT_EXIT);
-            Finding::new(Cause::Hang, message).hint(format!("{known}{}{}", see(facts), stacks.unwrap_or_default()))
+            let longer = if facts.hung_at_exit.is_none() { LONGER } else { "" };
+            let hint = format!("{known}{}{}{longer}", see(facts), stacks.unwrap_or_default());
+            Finding::new(Cause::Hang, message).hint(hint)
         }
     }
 }

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use control::StopReason;
-use domain::Elapsed;
 use domain::rank::{Pause, Ready, Report, Step};
 use domain::wire::AgentEvent;
+use domain::{Elapsed, Job, Work};
 
 use super::verdict::Role;
 use super::{Attempt, Ending, Stage, Working};
 use crate::event::{AttemptEvent, Wakeup};
-use crate::{stacks, tools};
-pub use limits::SilenceLimits;
-use limits::{SAVES, StepPace, UNKNOWN, evaluation_limit, step_limit};
+use crate::{Patience, stacks, tools};
+use limits::evaluation_limit;
+pub use limits::{HangLimitInForce, SilenceLimits, time_of};
 
 /// Number of steps whose times are the pace.
 const RECENT: usize = 128;
@@ -147,14 +147,20 @@ impl Watchdog {
         now.saturating_sub(self.last)
     }
 
+    /// The limits in force, whatever it does now.
+    pub fn in_force(&self) -> Vec<HangLimitInForce> {
+        let pace = (self.heard > 0).then(|| self.limits.pace(&self.recent));
+        self.limits.in_force(pace.as_ref(), self.longest_save)
+    }
+
     /// The limit of what it does now; where several things may be under way, the longest one.
     fn limit(&self) -> Duration {
         let limits = &self.limits;
-        let Some(shape) = &self.ready else { return limits.set_up };
-        let pace = StepPace::of(&self.recent, limits.set_up / UNKNOWN);
+        let Some(shape) = &self.ready else { return limits.before_first_step() };
+        let pace = limits.pace(&self.recent);
         let step = match self.heard {
-            0 => limits.set_up,
-            _ => step_limit(&pace, limits.step),
+            0 => limits.before_first_step(),
+            _ => limits.between_steps(&pace),
         };
         let evaluation = match self.is_between_epochs || self.pause == Some(Pause::Evaluation) {
             true => evaluation_limit(&pace, shape.evaluation, step),
@@ -162,7 +168,7 @@ impl Watchdog {
         };
         let writes = self.saving.is_some() || matches!(self.pause, Some(Pause::Checkpoint | Pause::Export));
         let checkpoint = match writes {
-            true => limits.checkpoint.max(self.longest_save.saturating_mul(SAVES)),
+            true => limits.while_saving(self.longest_save),
             false => Duration::ZERO,
         };
         step.max(evaluation).max(checkpoint)
@@ -173,6 +179,20 @@ impl Watchdog {
 fn after_stacks(kill_at: Duration, until: Option<Duration>) -> Duration {
     let longest = stacks::WITHIN.saturating_sub(LOOKED_AT);
     until.map_or(kill_at, |until| kill_at.max(until.saturating_sub(longest)))
+}
+
+/// The limits on the silence of a job's ranks, or of its program where it states one, by its newest measurements, oldest first.
+pub fn hang_limits(job: &Job, newest: &[Report]) -> Vec<HangLimitInForce> {
+    let Work::Train(train) = &job.work else {
+        return HangLimitInForce::of_program(job.hang_after).into_iter().collect();
+    };
+    let limits = SilenceLimits::of(&Patience::default(), job.hang_after, data::preloading(&train.data));
+    let mut watchdog = Watchdog::new(Duration::ZERO, limits);
+    // What an attempt before has measured says nothing of this one.
+    let is_ready = |report: &Report| matches!(report, Report::Ready(_));
+    let newest = newest.iter().skip(newest.iter().rposition(is_ready).unwrap_or(0));
+    newest.for_each(|report| watchdog.hear(report, Duration::ZERO));
+    watchdog.in_force()
 }
 
 fn shape(ready: &Ready) -> Shape {
@@ -269,10 +289,10 @@ impl Attempt {
 
 #[cfg(test)]
 mod tests {
+    use domain::hang::{HangLimit, HangLimits};
     use domain::rank::{Checkpointed, Fetching};
 
     use super::*;
-    use crate::Patience;
 
     #[test]
     fn ranks_are_killed_once_their_stacks_are_written_down_and_not_much_later() {
@@ -286,7 +306,12 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn watchdog() -> Watchdog {
-        Watchdog::new(SECOND, SilenceLimits::of(&Patience::default()))
+        holding(HangLimits::default())
+    }
+
+    /// One of a job that states these limits.
+    fn holding(stated: HangLimits) -> Watchdog {
+        Watchdog::new(SECOND, SilenceLimits::of(&Patience::default(), stated, Duration::ZERO))
     }
 
     fn ready(step: u64, samples: [u64; 3]) -> Report {
@@ -320,7 +345,12 @@ mod tests {
 
     /// The limit in seconds after steps of so many seconds each, and then these reports.
     fn check(steps: &[u64], reports: &[Report], expected: u64) {
-        let mut watchdog = watchdog();
+        let limit = limit(HangLimits::default(), steps, reports);
+        assert_eq!(limit, SECOND * expected as u32, "after {steps:?} and {reports:?}");
+    }
+
+    fn limit(stated: HangLimits, steps: &[u64], reports: &[Report]) -> Duration {
+        let mut watchdog = holding(stated);
         watchdog.hear(&ready(0, [4000, 400, 40]), SECOND);
         for (at, seconds) in (1..).zip(steps) {
             watchdog.hear(&step(at, *seconds, 0), SECOND);
@@ -328,7 +358,7 @@ mod tests {
         for report in reports {
             watchdog.hear(report, SECOND);
         }
-        assert_eq!(watchdog.limit(), SECOND * expected as u32, "after {steps:?} and {reports:?}");
+        watchdog.limit()
     }
 
     #[test]
@@ -447,6 +477,82 @@ mod tests {
         assert_eq!(watchdog.hangs_at(), SECOND * (36_000 + 1800));
         watchdog.hear(&ready(10, [80, 160, 10]), SECOND * 36_000);
         assert!(watchdog.hangs_at() >= SECOND * (36_000 + 1800), "a resumed rank may evaluate first, and compiles");
+    }
+
+    fn minutes(minutes: u64) -> Option<HangLimit> {
+        Some(HangLimit::After(domain::Duration::from_secs(60 * minutes)))
+    }
+
+    #[test]
+    fn what_the_job_states_holds_in_place_of_the_pace() {
+        let stated = HangLimits { setup: minutes(45), step: minutes(10), save: minutes(20) };
+        assert_eq!(holding(stated).hangs_at(), SECOND * (45 * 60 + 1));
+        let check = |steps: &[u64], reports: &[Report], expected: u64| {
+            let limit = limit(stated, steps, reports);
+            assert_eq!(limit, SECOND * 60 * expected as u32, "after {steps:?} and {reports:?}");
+        };
+        let pausing = |pause| Report::Pausing { pause };
+        check(&[], &[], 45);
+        check(&[1; 20], &[], 10);
+        check(&[100; 20], &[], 10);
+        check(&[1; 20], &[pausing(Pause::SetUp)], 45);
+        let slow = Checkpointed { step: 10, bytes: 1, stall_us: 0, commit_us: 900_000_000 };
+        check(&[1; 20], &[Report::Checkpointed(slow), pausing(Pause::Checkpoint)], 20);
+        // 50 steps of 12 s, three times, and the limit of a step.
+        check(&[12; 20], &[pausing(Pause::Evaluation)], 10 + 30);
+        // A save may take as long as a step, and what is not stated stays as it is.
+        let save = HangLimits { save: minutes(1), ..HangLimits::default() };
+        assert_eq!(limit(save, &[1; 20], &[pausing(Pause::Checkpoint)]), SECOND * 120);
+        assert_eq!(limit(save, &[], &[]), SECOND * 1800);
+    }
+
+    #[test]
+    fn a_limit_that_is_off_is_never_reached() {
+        let off = Some(HangLimit::Off);
+        let none = HangLimits { setup: off, step: off, save: off };
+        let evaluation = || Report::Pausing { pause: Pause::Evaluation };
+        let saves = || Report::Pausing { pause: Pause::Checkpoint };
+        assert_eq!(holding(none).hangs_at(), Duration::MAX);
+        assert_eq!(limit(none, &[1; 20], &[evaluation()]), Duration::MAX);
+        let save = HangLimits { save: off, ..HangLimits::default() };
+        assert_eq!(limit(save, &[1; 20], &[saves()]), Duration::MAX);
+        assert_eq!(limit(save, &[1; 20], &[]), SECOND * 120);
+        let step = HangLimits { step: off, ..HangLimits::default() };
+        assert_eq!(limit(step, &[], &[]), SECOND * 1800, "before its first step");
+        assert_eq!(limit(step, &[1; 20], &[]), Duration::MAX);
+    }
+
+    /// The limits in force of a job with this `hang_after`, after steps of so many seconds and these reports.
+    fn in_force(stated: &str, steps: &[u64], reports: &[Report]) -> Vec<String> {
+        let text = format!("{stated}\ntrain: {{model: mlp, data: {{path: /data}}, epochs: 1, batch: 8}}\n");
+        let job = Job::parse(&text, "job.yaml").unwrap().job;
+        // Those of an attempt before do not count.
+        let mut newest = vec![step(1, 99, 0), ready(0, [4000, 400, 40])];
+        newest.extend((1..).zip(steps).map(|(at, seconds)| step(at, *seconds, 0)));
+        newest.extend(reports.iter().cloned());
+        hang_limits(&job, &newest).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn each_limit_says_why_it_is_as_long() {
+        let [setup, save] = ["setup 30m (default)", "save 10m (default)"];
+        let check = |steps: &[u64], step: &str| assert_eq!(in_force("", steps, &[]), [setup, step, save], "{steps:?}");
+        check(&[], "step 2m (default, or longer by the pace of steps)");
+        check(&[1; 20], "step 2m (default; recent steps took 1s at most)");
+        check(&[30; 20], "step 10m (20 times the median of recent steps, 30s)");
+        check(&[&[1; 19][..], &[30]].concat(), "step 5m (10 times the 99th percentile of recent steps, 30s)");
+        let saved = Report::Checkpointed(Checkpointed { step: 2, bytes: 1, stall_us: 0, commit_us: 300_000_000 });
+        let said = in_force("hang_after: {setup: 45m, step: 90s}", &[1; 20], &[saved]);
+        let stated = ["setup 45m (stated in the job)", "step 1m30s (stated in the job)"];
+        assert_eq!(said, [stated[0], stated[1], "save 15m (3 times the longest save, 5m)"]);
+        let said = in_force("deadline: 1h\nhang_after: {save: false}", &[], &[]);
+        assert_eq!(said[2], "save off (switched off in the job)");
+        let preloads = "train: {model: mlp, data: {path: /data, preload: 100GB}, epochs: 1, batch: 8}\n";
+        let job = Job::parse(preloads, "job.yaml").unwrap().job;
+        assert!(hang_limits(&job, &[])[0].to_string().ends_with(" (default, and the time to preload data)"));
+        let program = |text: &str| hang_limits(&Job::parse(text, "job.yaml").unwrap().job, &[]);
+        assert_eq!(program("run: echo\n"), []);
+        assert_eq!(program("run: echo\nhang_after: {step: 1h}\n")[0].to_string(), "step 1h (stated in the job)");
     }
 
     #[test]

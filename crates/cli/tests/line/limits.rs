@@ -4,7 +4,7 @@
 use domain::Money;
 use serde_json::Value;
 
-use crate::home::{Home, Said, gated, text};
+use crate::home::{Home, Said, gated, said, text};
 
 /// Micro-dollars of a run's final bill, which is the sum of its lines.
 fn billed(home: &Home, said: &Said) -> i64 {
@@ -55,4 +55,21 @@ fn a_deadline_stops_a_run() {
     let said = home.gradus(&["run", text(&job), "--json"]);
     assert_eq!(said.code, Some(103), "{}", said.err);
     assert_eq!(stopped_by(&said), ["deadline"]);
+}
+
+#[test]
+fn limits_on_silence_are_shown_before_a_run_and_while_it_runs() {
+    let home = Home::new();
+    let job = home.job("gated.yaml", &format!("{}hang_after: {{step: 1h}}\n", gated()));
+    let hang = "\nhang     step 1h (stated in the job)\n";
+    let planned = home.gradus(&["plan", text(&job)]);
+    assert!(planned.out.contains(hang), "{}{}", planned.out, planned.err);
+    let running = home.start(&["run", text(&job), "--yes"]);
+    home.until("a running run", || home.state() == "running");
+    let status = home.gradus(&["status", "last"]).out;
+    assert!(status.contains(hang), "{status}");
+    let shown = home.gradus(&["status", "last", "--json"]).last();
+    assert_eq!(shown["hang_after"][0]["after"], "1h");
+    home.open_gate();
+    assert_eq!(said(running.wait_with_output().unwrap()).code, Some(0));
 }

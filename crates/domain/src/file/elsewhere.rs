@@ -77,6 +77,7 @@ pub(super) fn in_form(path: &str) -> Option<String> {
         "workload.adapters" => "adapters: {kind: lora, rank: 16}",
         "workload.adapters.targets" => "targets: all_linear",
         "envs" => "envs: {NAME: value}",
+        "hang_after" => "hang_after: {step: 10m}",
         "setup" => "setup: |`, and a command on each line below: `  pip install numpy",
         _ => return None,
     };

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use super::sweep::{Ranges, TrialRows};
 use crate::accelerators::Accelerators;
 use crate::gpu::GpuSpec;
+use crate::hang::HangLimits;
 use crate::money::{Money, Rate};
 use crate::mounts::MountKeys;
 use crate::progress::Progress;
@@ -57,6 +58,8 @@ pub(crate) struct JobFile {
     pub idle_timeout: Option<Duration>,
     /// Time to save after an order to stop (`gradus stop`, the budget, the deadline, a spot notice) until the job is killed: from `1s` to `30m`, but at most a tenth of what the budget buys, and no longer than the notice leaves. It is kept back from the budget. Default: `60s`.
     pub stop_grace: Option<Duration>,
+    /// For how long an attempt may be silent until it counts as hung, is ended and started again, such as `{setup: 30m, step: 10m, save: 20m}`: each is at least `30s`, or `false` for no limit. A limit that is not stated is chosen for the run.
+    pub hang_after: Option<HangLimits>,
     /// Where checkpoints are kept, such as `s3://BUCKET/PREFIX` (also `gs://`, `az://`, `oss://`, `cos://`), in place of the machine where `gradus run` or `gradus serve` runs: the machine of a run writes them to a folder of the run below it, and another one resumes from there, each with its own credentials. The store needs conditional writes (`If-None-Match`).
     pub checkpoint_store: Option<String>,
     /// Environment variables of the job. `NAME: null` must be given with `--env NAME=VALUE`.

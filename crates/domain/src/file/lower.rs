@@ -75,6 +75,7 @@ pub(super) fn lower(
         deadline: file.deadline,
         idle_timeout: file.idle_timeout,
         stop_grace: file.stop_grace,
+        hang_after: file.hang_after.unwrap_or_default(),
         checkpoint_store: file.checkpoint_store,
         recovery: recovery(resources.job_recovery),
         wants,

@@ -3,6 +3,7 @@
 
 mod checkpoints;
 mod data;
+mod hangs;
 mod learning;
 mod module;
 mod mounts;
@@ -46,6 +47,7 @@ pub(super) fn check(rest: &Job, work: Option<&Work>) -> Validator {
     sense.search(rest, work);
     sense.run_schedule(rest, work);
     sense.checkpoint_store(rest, work);
+    sense.hang_after(rest, work);
     match work {
         Some(Work::Train(train)) => sense.train(train),
         Some(Work::Command(command)) => sense.command(command),

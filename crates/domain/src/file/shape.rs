@@ -22,7 +22,7 @@ use crate::problem::Problem;
 use ways::{allows, alone, expected, found, human_format, is_null, is_tagged, quoted, sentence, tag, words};
 
 /// Sections that are ours alone and so follow YAML 1.2; everything else is shared with SkyPilot.
-pub(super) const OUR_SECTIONS: [&str; 12] = [
+pub(super) const OUR_SECTIONS: [&str; 13] = [
     "project",
     "train",
     "sweep",
@@ -33,6 +33,7 @@ pub(super) const OUR_SECTIONS: [&str; 12] = [
     "deadline",
     "idle_timeout",
     "stop_grace",
+    "hang_after",
     "checkpoint_store",
     "progress",
 ];

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::finding::Cause;
+use crate::hang::HangLimits;
 use crate::image::ContainerImage;
 use crate::money::Money;
 use crate::progress::Progress;
@@ -43,6 +44,9 @@ pub struct Job {
     /// How long it is given to save its state after it was told to stop, where that is other than usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_grace: Option<Duration>,
+    /// For how long an attempt may be silent until it counts as hung, where that is other than usual.
+    #[serde(default, skip_serializing_if = "HangLimits::is_default")]
+    pub hang_after: HangLimits,
     /// Where in an object store its checkpoints are kept, in place of the machine of its loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_store: Option<String>,

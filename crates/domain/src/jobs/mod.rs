@@ -1,5 +1,6 @@
 //! The user's request: a job, a sweep over many, or a schedule of one; and its problems.
 
+pub mod hang;
 pub mod image;
 pub mod job;
 pub mod mounts;

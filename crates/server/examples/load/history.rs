@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use domain::event::{RentIntended, RunEnd, Submitted};
 use domain::finding::{Cause, Finding};
+use domain::hang::HangLimits;
 use domain::job::{Needs, Recovery};
 use domain::run::{AttemptEnd, Bill, BillLine, Outcome, Usage};
 use domain::{Elapsed, Event, Fence, Job, Money, Node, Offer, Plan, Rate, RunId, Timestamp, Work};
@@ -96,6 +97,7 @@ pub fn job() -> (Job, Plan) {
         deadline: None,
         idle_timeout: None,
         stop_grace: None,
+        hang_after: HangLimits::default(),
         checkpoint_store: None,
         recovery: Recovery::default(),
         wants: Default::default(),

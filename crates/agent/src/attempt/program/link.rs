@@ -13,10 +13,12 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use domain::AttemptId;
+use domain::hang::HangLimit;
 use domain::rank::{RankCommand, Report, SignOfLife};
 use rustix::net::Shutdown;
 
 use super::super::link::short;
+use super::super::watchdog::time_of;
 use crate::event::{AttemptEvent, Wakeup};
 
 /// A process reads its orders at once; one that does not will be killed anyway.
@@ -41,6 +43,8 @@ pub struct ProgramLink {
     /// Keeps the short path valid.
     _folder: File,
     members: BTreeMap<u32, Member>,
+    /// What the job states in place of the limits that processes have by themselves.
+    stated: Option<HangLimit>,
     is_asked_to_stop: bool,
     /// A process has reported for all.
     has_reported: bool,
@@ -93,11 +97,18 @@ impl ProgramLink {
             file,
             _folder: handle,
             members: BTreeMap::new(),
+            stated: None,
             is_asked_to_stop: false,
             has_reported: false,
             is_closed: false,
             hung_at_exit: None,
         })
+    }
+
+    /// The same for a job that states for how long its program may make no call.
+    pub fn held_to(mut self, stated: Option<HangLimit>) -> ProgramLink {
+        self.stated = stated;
+        self
     }
 
     /// The path that processes connect to.
@@ -189,13 +200,13 @@ impl ProgramLink {
 
     /// When a process counts as hung, unless it makes a call before then.
     pub fn hangs_at(&self) -> Duration {
-        self.watched().filter_map(Member::hangs_at).min().unwrap_or(Duration::MAX)
+        self.watched().filter_map(|member| member.hangs_at(self.stated)).min().unwrap_or(Duration::MAX)
     }
 
     /// For how long the process that has been quiet for longest has made no call, if one hangs. Remembers its rank if its
     /// program is over.
     pub fn silence(&mut self, now: Duration) -> Option<Duration> {
-        let hangs = |member: &&Member| member.hangs_at().is_some_and(|at| now >= at);
+        let hangs = |member: &&Member| member.hangs_at(self.stated).is_some_and(|at| now >= at);
         let hung = self.watched().filter(hangs).max_by_key(|member| now.saturating_sub(member.moved))?;
         let (silence, rank, is_ending) = (now.saturating_sub(hung.moved), hung.rank, hung.life.is_ending);
         self.hung_at_exit = rank.filter(|_| is_ending);
@@ -226,9 +237,12 @@ impl ProgramLink {
 }
 
 impl Member {
-    fn hangs_at(&self) -> Option<Duration> {
-        let patience = Duration::from_secs(self.life.hang_after_s.filter(|_| self.life.alive > 0)?);
-        Some(self.moved.saturating_add(patience.max(self.longest * QUIET)))
+    fn hangs_at(&self, stated: Option<HangLimit>) -> Option<Duration> {
+        let patience = match stated {
+            Some(limit) => time_of(limit),
+            None => Duration::from_secs(self.life.hang_after_s?).max(self.longest * QUIET),
+        };
+        (self.life.alive > 0).then(|| self.moved.saturating_add(patience))
     }
 
     fn moves(&mut self, now: Duration) {
@@ -372,6 +386,26 @@ mod tests {
         check(first, second, SECOND * 4 + Duration::from_millis(100));
         // It says itself that it was quiet for longer between two calls.
         check(first, said(2, Some(2), Some(0), Some(1_000)), SECOND * 6);
+    }
+
+    #[test]
+    fn what_the_job_states_holds_in_place_of_the_program_s_limit() {
+        let hangs_at = |stated, alive, hang_after_s| {
+            let (link, _inbox, _folder) = link();
+            let mut link = link.held_to(stated);
+            let (stream, _other) = UnixStream::pair().unwrap();
+            link.connected(1, stream, SECOND);
+            let (quiet_ms, longest_ms) = (Some(0), Some(50_000));
+            let life = SignOfLife { alive, listens: false, hang_after_s, quiet_ms, longest_ms, is_ending: false };
+            link.lives(1, life, SECOND * 2);
+            link.hangs_at()
+        };
+        let stated = Some(HangLimit::After(domain::Duration::from_secs(90)));
+        assert_eq!(hangs_at(None, 1, Some(60)), SECOND * 152);
+        assert_eq!(hangs_at(stated, 1, Some(60)), SECOND * 92);
+        assert_eq!(hangs_at(stated, 1, None), SECOND * 92);
+        assert_eq!(hangs_at(Some(HangLimit::Off), 1, Some(60)), Duration::MAX);
+        assert_eq!(hangs_at(stated, 0, Some(60)), Duration::MAX, "it has made no call yet");
     }
 
     /// Connects a process with a limit of 9 s that has moved until `now`; returns its end of the connection.

@@ -17,7 +17,7 @@ use super::measure::{self, StepMeasurement};
 use super::rented;
 use super::weights::require_files;
 use crate::error::Error;
-use crate::figures::{counted, grouped, short};
+use crate::figures::{counted, grouped, hang_limits, short};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -334,14 +334,24 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
             "         plan it on cloud GPUs with `gradus plan JOB --catalog`; `infra: aws` rents a machine".to_owned(),
         );
     }
+    lines.extend(limits(job));
+    for assumption in &plan.assumptions {
+        lines.push(format!("assumed  {assumption}"));
+    }
+    lines
+}
+
+/// The limits that the job states.
+fn limits(job: &Job) -> Vec<String> {
+    let mut lines = Vec::new();
     if let Some(budget) = job.budget {
         lines.push(format!("budget   at most {}; saves a checkpoint and stops before exceeding it", budget.max));
     }
     if let Some(deadline) = job.deadline {
         lines.push(format!("deadline {deadline} from submission; saves a checkpoint and stops when it is reached"));
     }
-    for assumption in &plan.assumptions {
-        lines.push(format!("assumed  {assumption}"));
+    if !job.hang_after.is_default() {
+        lines.extend(hang_limits(job, &[]).map(|limits| format!("hang     {limits}")));
     }
     lines
 }

@@ -10,6 +10,7 @@ use super::ways::{found, human_name};
 use super::{Alternative, Place, Walk};
 use crate::accelerators::Accelerators;
 use crate::gpu::{DescribedLink, GpuMemory, MemoryBandwidth, PeakRate, PowerLimit};
+use crate::hang::HangLimit;
 use crate::money::{Money, Rate};
 use crate::train::{Every, Span};
 use crate::units::{Bytes, Duration, Fraction};
@@ -78,6 +79,7 @@ impl Walk<'_, '_> {
             (Scalar::Text, _) | (Scalar::Float(_), Dialect::Core) => raw.text.clone(),
             (Scalar::Int(value), _) => value.to_string(),
             (Scalar::Float(value), Dialect::Python) => value.to_string(),
+            (Scalar::Bool(false), _) if format == "limit" => "false".to_owned(),
             (Scalar::Null | Scalar::Bool(_) | Scalar::Date, _) => {
                 let message = format!("expected {}, found {}", human_name(format), found(raw, meaning));
                 self.problem(line, &place.path, message, None);
@@ -101,6 +103,7 @@ impl Walk<'_, '_> {
             "flops" => text.parse::<PeakRate>().err(),
             "watts" => text.parse::<PowerLimit>().err(),
             "link" => text.parse::<DescribedLink>().err(),
+            "limit" => text.parse::<HangLimit>().err(),
             _ => None,
         };
         let Some(error) = error else { return Some(Json::from(text)) };

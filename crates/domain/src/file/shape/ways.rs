@@ -61,6 +61,7 @@ pub(super) fn human_name(format: &str) -> &'static str {
         "flops" => "a peak rate such as `989TFLOPS`",
         "watts" => "a power limit such as `700W`",
         "link" => "a link such as `switch 900GB/s`",
+        "limit" => "a duration such as `10m`, or `false`",
         _ => "text",
     }
 }

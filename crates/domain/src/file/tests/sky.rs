@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::{check, run_with};
+use super::{check, run_with, train_with};
 use crate::file::{SKY_KEYS, SkyKey, SkySupport, schema, served, shape};
 use crate::job::{Job, Work};
 
@@ -108,7 +108,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     progress(r"(?<step>\d+", "found open group without closing ')'");
     check(
         "mounts: {}",
-        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `schedule`, `workload`, `data`, `budget`, `deadline`, `idle_timeout`, `stop_grace`, `checkpoint_store`, `envs`, `secrets`, `resources`, `workdir`, `file_mounts`, `outputs`, `num_nodes`, `spares`, `setup`, `run`, `progress`)",
+        "2 mounts: unknown key (known keys here: `name`, `project`, `train`, `sweep`, `schedule`, `workload`, `data`, `budget`, `deadline`, `idle_timeout`, `stop_grace`, `hang_after`, `checkpoint_store`, `envs`, `secrets`, `resources`, `workdir`, `file_mounts`, `outputs`, `num_nodes`, `spares`, `setup`, `run`, `progress`)",
     );
 }
 
@@ -373,4 +373,53 @@ fn a_job_may_keep_its_machines_to_itself() {
     };
     assert!(keeps(", take_over: false"));
     assert!(!keeps(", take_over: true") && !keeps(""));
+}
+
+#[test]
+fn limits_on_silence_are_stated_or_switched_off() {
+    let check = |line: &str, expected: &str| check(&train_with(line), expected);
+    let alone = "seed: 1\nhang_after:";
+    check(&format!("{alone} {{setup: 30m, step: 10m, save: 20m}}"), "ok");
+    check(&format!("{alone} {{step: 600}}\n"), "ok");
+    check(&format!("{alone} {{step: false}}\nbudget: {{max: $5}}"), "ok");
+    let unbounded = "7 hang_after.save: nothing ends an attempt that hangs there: the job has neither a budget nor a deadline (add `budget: {max: $5}` or `deadline: 12h`, or write a long limit, such as `6h`)\nok";
+    check(&format!("{alone} {{save: false}}"), unbounded);
+    let short = "it is at least 30 s (write `30s` or more, such as `10m`, or `false` for no limit)";
+    check(
+        &format!("{alone} {{setup: 29s, save: 0}}"),
+        &format!("7 hang_after.setup: {short}\n7 hang_after.save: {short}"),
+    );
+    check(
+        &format!("{alone} {{step: soon}}"),
+        "7 hang_after.step: `soon` is no limit (write a duration such as `10m`, or `false` for no limit)",
+    );
+    check(
+        &format!("{alone} {{step: true}}"),
+        "7 hang_after.step: expected a duration such as `10m`, or `false`, found `true`",
+    );
+    check(
+        &format!("{alone} 10m"),
+        "7 hang_after: expected a mapping, found the text `10m` (write `hang_after: {step: 10m}`)",
+    );
+    check(
+        &format!("{alone} {{evaluation: 10m}}"),
+        "7 hang_after.evaluation: unknown key (known keys here: `setup`, `step`, `save`)",
+    );
+    let among = |step: &str| format!("{alone} {{step: {step}}}\nresources: {{infra: ssh}}\nnum_nodes: 2");
+    check(&among("90s"), "ok");
+    check(
+        &among("89s"),
+        "7 hang_after.step: several machines survive a cut of the network of 45 s, after which a step may take 90 s (write `2m` or more)\nok",
+    );
+}
+
+#[test]
+fn of_a_program_only_the_time_between_its_calls_is_limited() {
+    check(&run_with("hang_after: {step: 2h}"), "ok");
+    let other =
+        "it is for `train:`; of a `run:` program, `step` limits the time between two of its calls (leave the key out)";
+    check(
+        &run_with("hang_after: {setup: 30m, save: 20m}"),
+        &format!("2 hang_after.setup: {other}\n2 hang_after.save: {other}"),
+    );
 }

@@ -15,7 +15,7 @@ use server::{Home, Loading, Series, State, goodput_json};
 
 use super::silent::silent_node;
 use crate::error::{Error, exit};
-use crate::figures::{clock, grouped, time};
+use crate::figures::{clock, grouped, hang_limits, time};
 use crate::follow::liveness::{Liveness, meters, unheard_step, waiting};
 use crate::follow::progress::{ProgressLine, newest_loss, ready_of};
 use crate::printer::Printer;
@@ -117,6 +117,7 @@ pub fn show(facts: &RunFacts<'_>, key: Option<&SecretKey>, printer: &mut Printer
         value["refused"] = json!(facts.refused);
         value["devices"] = json!(devices(facts));
         value["goodput"] = json!(facts.goodput.as_ref().map(goodput_json));
+        value["hang_after"] = json!(agent::hang_limits(&run.job, &facts.newest));
         value["saving"] = json!(plan::saving_of(world, run, &facts.newest));
         if let Some(key) = key.filter(|_| printer.shows_values()) {
             key.unseal_envs(&mut value);
@@ -258,6 +259,7 @@ fn progress(facts: &RunFacts<'_>, run: &Run) -> Vec<String> {
     lines.extend(Loading::of(steps()).map(|loading| format!("data     {loading}")));
     if let (Liveness::Logged, RunState::Running { .. }) = (facts.liveness, &run.state) {
         lines.extend(plan::saving_of(facts.world, run, newest).map(|saving| format!("save     {saving}")));
+        lines.extend(hang_limits(&run.job, newest).map(|limits| format!("hang     {limits}")));
         lines.extend(devices(facts).iter().map(|device| format!("gpu      {}", device_line(device))));
     }
     lines
