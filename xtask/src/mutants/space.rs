@@ -54,8 +54,8 @@ pub(super) const SPACE: &[SourceMutant] = &[
     SourceMutant {
         name: "what-is-refused-needs-disk-space",
         harm: "`gradus status` shows nothing of a full disk, because nothing can be written about it",
-        file: "crates/server/src/home/space.rs",
-        from: "text.resize(FILE, b' ');",
+        file: "crates/server/src/home/space/slots.rs",
+        from: "text.resize(SLOT, b' ');",
         to: "text.resize(text.len(), b' ');",
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "read_what_is_refused_while_it_is" },
     },
@@ -66,6 +66,22 @@ pub(super) const SPACE: &[SourceMutant] = &[
         from: "(None, Some(shortages)) => self.take(shortages, THERE),",
         to: "(None, Some(_)) => Vec::new(),",
         test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "a_server_refuses_is_said" },
+    },
+    SourceMutant {
+        name: "what-is-refused-is-written-over",
+        harm: "`gradus attach` says that there is disk space again, because it has read while the server wrote what is refused",
+        file: "crates/server/src/home/space/slots.rs",
+        from: "number % 2 * SLOT as u64",
+        to: "number % 1 * SLOT as u64",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "and_never_between" },
+    },
+    SourceMutant {
+        name: "half-a-state-counts-as-whole",
+        harm: "`gradus status` shows a mixture of what is refused now and of what was before",
+        file: "crates/server/src/home/space/slots.rs",
+        from: "(checksum(number, content) == sum).then_some",
+        to: "(checksum(number, content) == sum || number > 1).then_some",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "is_read_whole_while" },
     },
     SourceMutant {
         name: "a-wait-for-space-is-productive",

@@ -1,12 +1,15 @@
 //! What of a home was refused for want of disk space.
 //!
 //! On a full disk neither an event nor a note can be written. So the process that runs the loop has what was refused in
-//! memory, and in a file whose blocks were allocated before, from which other processes read it. What belongs into the log
-//! of operations waits until there is space.
+//! memory, and in a file whose blocks were allocated before, from which other processes read it ([`slots`]). What belongs into
+//! the log of operations waits until there is space.
+
+mod slots;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -16,9 +19,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, is_full};
 
-/// The size of the file from which other processes read: it is written in place, and never grows.
-const FILE: usize = 16 << 10;
-
 /// The newest refusals are written to it at this interval at most; new ones, and those that are over, at once.
 const RENEWED: Elapsed = Elapsed(10_000_000);
 
@@ -27,6 +27,9 @@ const EXPIRES: Elapsed = Elapsed(120_000_000);
 
 /// Bytes by which it is tried whether there is space again: more than a server that starts needs before it has written anything.
 const PROBE: usize = 256 << 10;
+
+/// A reader of the file tries so often to find a state that is whole: both slots may be written while it reads.
+const READS: usize = 16;
 
 /// Notes that wait for space, at most.
 const NOTES: usize = 1000;
@@ -121,6 +124,8 @@ struct Known {
     notes: Vec<(Timestamp, OperationNote)>,
     /// When the file was written.
     written: Timestamp,
+    /// The number of the state that was written to it last.
+    number: u64,
 }
 
 /// Hears of each shortage when it begins and when it is over.
@@ -140,10 +145,14 @@ impl DiskSpace {
 
     /// Allocates the file for other processes, for the process that runs the loop. What an earlier one has left is over.
     pub(crate) fn prepare(&self) {
+        let mut known = self.known();
+        known.number = 1;
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(&self.path);
         // Without it, other processes do not see what is refused.
-        let _ = file.and_then(|mut file| {
-            file.write_all(&padded(&[]))?;
+        let _ = file.and_then(|file| {
+            for number in 0..=known.number {
+                file.write_all_at(&slots::slot(number, &listed(&[])), slots::offset(number))?;
+            }
             file.sync_all()
         });
     }
@@ -241,10 +250,15 @@ impl DiskSpace {
     /// Writes what is refused for other processes, in place.
     fn publish(&self, known: &mut Known, now: Timestamp) {
         known.written = now;
+        known.number += 1;
         let shortages: Vec<&Shortage> = known.shortages.values().collect();
+        let text = slots::slot(known.number, &listed(&shortages));
         // Where it cannot be written, other processes see what was there for a while, or nothing.
-        let file = OpenOptions::new().write(true).open(&self.path);
-        let _ = file.and_then(|mut file| file.write_all(&padded(&shortages)));
+        let _ = OpenOptions::new().write(true).open(&self.path).and_then(|file| {
+            let written = file.write_all_at(&text, slots::offset(known.number));
+            // The file of an earlier version has one slot, and there may be no space for another one.
+            written.or_else(|_| file.write_all_at(&text, slots::offset(known.number + 1)))
+        });
     }
 
     fn say(&self, line: &str) {
@@ -268,9 +282,15 @@ impl Known {
 
 /// What the process that runs the loop of a home refuses, as any process may read it; nothing where none does.
 pub(super) fn read(root: &Path, now: Timestamp) -> Vec<Shortage> {
-    let text = fs::read_to_string(file(root)).unwrap_or_default();
-    let shortages: Vec<Shortage> = serde_json::from_str(&text).unwrap_or_default();
-    shortages.into_iter().filter(|shortage| !shortage.is_over(now)).collect()
+    let path = file(root);
+    for _ in 0..READS {
+        let Ok(bytes) = fs::read(&path) else { return Vec::new() };
+        if let Some(content) = slots::newest(&bytes) {
+            let shortages: Vec<Shortage> = serde_json::from_slice(content).unwrap_or_default();
+            return shortages.into_iter().filter(|shortage| !shortage.is_over(now)).collect();
+        }
+    }
+    Vec::new()
 }
 
 /// Whether a disk is full, or not even a small file may be written (`ulimit -f`).
@@ -282,12 +302,12 @@ fn file(root: &Path) -> PathBuf {
     root.join("refused.json")
 }
 
-/// As many of them as fit into the file, and blanks up to its end.
-fn padded(shortages: &[&Shortage]) -> Vec<u8> {
+/// As many of them as fit into the file.
+fn listed(shortages: &[&Shortage]) -> Vec<u8> {
     let mut text = vec![b'['];
     for shortage in shortages {
         let Ok(one) = serde_json::to_vec(shortage) else { continue };
-        if text.len() + one.len() + 2 > FILE {
+        if text.len() + one.len() + 2 > slots::ROOM {
             break;
         }
         if text.len() > 1 {
@@ -296,7 +316,6 @@ fn padded(shortages: &[&Shortage]) -> Vec<u8> {
         text.extend(one);
     }
     text.push(b']');
-    text.resize(FILE, b' ');
     text
 }
 
@@ -334,6 +353,56 @@ mod tests {
         assert_eq!(notes, said, "the log of operations gets the same, once it can be written");
         space.noted(1);
         assert_eq!(space.notes().len(), 1);
+    }
+
+    /// The kernel lets another process read a file while it is written: the newest bytes, and behind them what was there.
+    #[test]
+    fn other_processes_read_what_was_refused_before_or_after_a_write_and_never_between() {
+        let folder = tempfile::tempdir().unwrap();
+        let space = DiskSpace::of(folder.path());
+        space.prepare();
+        let path = file(folder.path());
+        let (mut before, mut had) = (fs::read(&path).unwrap(), Vec::new());
+        // Each changes the file at once; the states of several runs take more than a page.
+        for second in 1..20 {
+            let long = "no space left on the device, ".repeat(10);
+            space.refused(&StoredKind::Files(RunId::new(format!("r-{second}"))), "checkpoints/a", &long, at(second));
+            let (after, has) = (fs::read(&path).unwrap(), space.shortages());
+            let differs: Vec<usize> = (0..after.len()).filter(|place| before[*place] != after[*place]).collect();
+            let (first, last) = (differs[0], differs[differs.len() - 1]);
+            for end in (first..=last).step_by(97).chain([first + 1, last, last + 1]) {
+                for torn in [[&after[..end], &before[end..]].concat(), [&before[..end], &after[end..]].concat()] {
+                    fs::write(&path, torn).unwrap();
+                    let seen = read(folder.path(), at(second));
+                    assert!(seen == had || seen == has, "{end} of {first} to {last}: {} are seen", seen.len());
+                }
+            }
+            fs::write(&path, &after).unwrap();
+            assert_eq!(read(folder.path(), at(second)), has);
+            (before, had) = (after, has);
+        }
+    }
+
+    #[test]
+    fn the_file_of_an_earlier_version_is_read_and_made_use_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let space = DiskSpace::of(folder.path());
+        let path = file(folder.path());
+        let shortage = Shortage { stored: files(), place: "a".into(), why: "full".into(), since: at(1), last: at(1) };
+        let mut text = serde_json::to_vec(&[&shortage]).unwrap();
+        text.resize(16 << 10, b' ');
+        fs::write(&path, &text).unwrap();
+        assert_eq!(read(folder.path(), at(2)), [shortage]);
+        space.prepare();
+        assert_eq!(read(folder.path(), at(2)), [], "what an earlier process has left is over");
+        for second in 3..6 {
+            space.refused(&StoredKind::Files(RunId::new(format!("r-{second}"))), "a", "full", at(second));
+            assert_eq!(read(folder.path(), at(second)), space.shortages());
+        }
+        space.prepare();
+        assert_eq!(read(folder.path(), at(6)), []);
+        space.refused(&StoredKind::Events, "", "full", at(7));
+        assert_eq!(read(folder.path(), at(7)), space.shortages(), "it counts from the start again");
     }
 
     #[test]
