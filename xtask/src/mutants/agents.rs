@@ -363,4 +363,12 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         to: "if matches!(report, Report::Pausing { .. }) && false {",
         test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "an_order_to_stop_saves" },
     },
+    SourceMutant {
+        name: "a-refused-list-of-checkpoints-is-an-empty-one",
+        harm: "a machine that the loop refuses for a moment starts the run over, and deletes its checkpoints",
+        file: "crates/agent/src/travel/destination/with_loop.rs",
+        from: "Err(TravelError::Missing(_)) => Ok(",
+        to: "Err(TravelError::Missing(_) | TravelError::Refused(_)) => Ok(",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "a_run_begins_at_step_0" },
+    },
 ];

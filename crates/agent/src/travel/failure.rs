@@ -83,7 +83,7 @@ fn cause(error: &TravelError) -> (Cause, &str) {
             (Cause::ReadOnly, "make it readable on the node (`gradus ssh NODE`), then resume the run")
         }
         TravelError::Disk { .. } => (Cause::Unreadable, "check the disk of the node (`gradus doctor NODE`)"),
-        TravelError::Refused(_) => (Cause::Fenced, "see `gradus events`"),
+        TravelError::Refused(_) | TravelError::Missing(_) => (Cause::Fenced, "see `gradus events`"),
         TravelError::Failed(_) => (Cause::Unreadable, "check the disk of the machine where `gradus run` runs"),
         TravelError::Unprocessable(_) | TravelError::Changing | TravelError::Late | TravelError::Unreachable(_) => {
             (Cause::Unreadable, "check the network between this machine and the node, then resume the run")

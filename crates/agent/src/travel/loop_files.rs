@@ -28,6 +28,9 @@ pub enum TravelError {
     /// The loop has answered, and will not do it.
     #[error("the loop says: {0}")]
     Refused(String),
+    /// The loop has answered that there is no such file, folder or run.
+    #[error("the loop says: {0}")]
+    Missing(String),
     /// The loop has answered that the contents are not right, such as after an error on their way.
     #[error("the loop says: {0}")]
     Unprocessable(String),
@@ -136,6 +139,7 @@ impl LoopFiles {
             StatusCode::INSUFFICIENT_STORAGE => Err(TravelError::Full(answer.refusal())),
             StatusCode::INTERNAL_SERVER_ERROR => Err(TravelError::Failed(answer.refusal())),
             StatusCode::UNPROCESSABLE_ENTITY => Err(TravelError::Unprocessable(answer.refusal())),
+            StatusCode::NOT_FOUND => Err(TravelError::Missing(answer.refusal())),
             status if status.is_client_error() => Err(TravelError::Refused(answer.refusal())),
             _ => Err(TravelError::Unreachable(answer.refusal())),
         }

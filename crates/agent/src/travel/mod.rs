@@ -89,7 +89,7 @@ pub fn bring(
     let mut brought = Brought::default();
     if !is_follower {
         let warnings = checkpoints::bring(destination.as_mut(), start);
-        brought.warnings = warnings.map_err(|error| finding("the newest checkpoint", &error))?;
+        brought.warnings = warnings.map_err(|error| no_checkpoint(&error))?;
     }
     let Some(files) = files else { return Ok(brought) };
     let bring = |address: String, source: &str| {
@@ -119,6 +119,16 @@ fn alone(root: &Path) -> Result<File, TravelError> {
     Ok(file)
 }
 
+/// Why the newest checkpoint is not here. A loop that refuses may have one, so the next attempt asks again.
+fn no_checkpoint(error: &TravelError) -> Finding {
+    let found = finding("the newest checkpoint", error);
+    if !matches!(error, TravelError::Refused(_)) {
+        return found;
+    }
+    let hint = "see `gradus events` for which attempt has the run now, then resume the run";
+    Finding { cause: Cause::Unreadable, ..found }.hint(hint)
+}
+
 fn finding(what: &str, error: &TravelError) -> Finding {
     let message = format!("cannot bring {what} to the node: {error}");
     match error {
@@ -129,7 +139,7 @@ fn finding(what: &str, error: &TravelError) -> Finding {
         TravelError::Disk { .. } => {
             Finding::new(Cause::ReadOnly, message).hint("make the folder on the node writable, then resume the run")
         }
-        TravelError::Refused(_) | TravelError::Unprocessable(_) => {
+        TravelError::Refused(_) | TravelError::Missing(_) | TravelError::Unprocessable(_) => {
             Finding::new(Cause::Data, message).hint("check the path on the machine where `gradus run` runs")
         }
         TravelError::Store(finding) | TravelError::Denied(finding) => {

@@ -32,12 +32,10 @@ impl CheckpointDestination for LoopDestination {
             Some(within) => self.files.list_once(&self.address(), within),
             None => self.files.list(&self.address()),
         };
-        match (listing, within) {
-            // Nothing was uploaded there yet.
-            (Err(TravelError::Refused(_)), _) | (Err(TravelError::Unprocessable(_)), None) => {
-                Ok(FileListing::default())
-            }
-            (listing, _) => listing,
+        match listing {
+            // Nothing was uploaded there yet. Any other refusal says nothing of what is there: the run would start over.
+            Err(TravelError::Missing(_)) => Ok(FileListing::default()),
+            listing => listing,
         }
     }
 

@@ -11,7 +11,7 @@ use checkpoint::{
 use domain::{AttemptId, Fence, RunId};
 use serde_json::json;
 
-use super::scene::Scene;
+use super::scene::{Scene, refusing};
 use super::{manifest, start};
 use crate::travel::checkpoints;
 
@@ -66,6 +66,21 @@ fn the_newer_checkpoint_wins_and_an_attempt_that_was_replaced_never_does() {
         let names: Vec<String> =
             fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap()).collect();
         assert_eq!(names, [format!("manifest-{expected}.json")], "{ours:?} here and {theirs:?} there");
+    }
+}
+
+/// A loop that does not know the machine, or cannot list what it has, has not said that there is nothing to resume from.
+#[test]
+fn only_where_the_loop_has_no_checkpoint_a_run_begins_at_step_0() {
+    for (status, begins) in [
+        ("404 Not Found", true),
+        ("401 Unauthorized", false),
+        ("403 Forbidden", false),
+        ("422 Unprocessable Entity", false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let brought = checkpoints::bring(&mut refusing(folder.path(), status), &start(folder.path()));
+        assert_eq!(brought.is_ok(), begins, "{status}: {brought:?}");
     }
 }
 

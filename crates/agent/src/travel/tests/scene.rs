@@ -91,6 +91,22 @@ impl Scene {
     }
 }
 
+/// Checkpoints with a loop that answers every request with this status.
+pub fn refusing(folder: &Path, status: &'static str) -> LoopDestination {
+    let socket = folder.join("s");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let head = BufReader::new(stream.try_clone().unwrap()).lines();
+            // Up to the empty line: these requests have no body.
+            let _ = head.map_while(Result::ok).take_while(|line| !line.is_empty()).count();
+            let answer = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno");
+            stream.write_all(answer.as_bytes()).unwrap_or_default();
+        }
+    });
+    LoopDestination::new(LoopFiles::new(&LoopPlace::Socket(socket)), RunId::new("r"))
+}
+
 /// Answers one request, as the loop does.
 fn answer(mut stream: UnixStream, there: &Path, noted: &Mutex<Vec<String>>, refusals: &Mutex<u32>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());

@@ -176,8 +176,8 @@ impl PassedOver {
     /// Continues after an error of one file; any other ends the round.
     fn note(&mut self, result: Result<(), TravelError>) -> Result<(), TravelError> {
         match result {
-            Err(TravelError::Refused(_) | TravelError::Unreachable(_) | TravelError::Full(_) | TravelError::Late)
-            | Ok(()) => result,
+            Err(TravelError::Refused(_) | TravelError::Missing(_) | TravelError::Unreachable(_)) => result,
+            Err(TravelError::Full(_) | TravelError::Late) | Ok(()) => result,
             Err(error) => {
                 self.add(error);
                 Ok(())
@@ -299,7 +299,7 @@ impl Upload {
                 // Whoever renews credentials has until the time is over, unless they let nothing begin.
                 TravelError::Denied(_) => !self.is_staged,
                 TravelError::Store(finding) => finding.cause == Cause::Fenced || !finding.cause.is_transient(),
-                error => matches!(error, TravelError::Refused(_)) || is_forbidden(error),
+                error => matches!(error, TravelError::Refused(_) | TravelError::Missing(_)) || is_forbidden(error),
             };
             let is_final = cause.as_ref().is_some_and(is_final);
             if is_final || self.is_over() {
