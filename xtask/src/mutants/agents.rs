@@ -371,4 +371,12 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         to: "Err(TravelError::Missing(_) | TravelError::Refused(_)) => Ok(",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "a_run_begins_at_step_0" },
     },
+    SourceMutant {
+        name: "a-failure-quotes-a-secret",
+        harm: "the event log keeps a token that a program's error has quoted, for everybody who reads it",
+        file: "crates/agent/src/attempt/events.rs",
+        from: "mask_report(&mut report, &self.start.job);",
+        to: "let _ = || mask_report(&mut Report::Trained, &self.start.job);",
+        test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "no_secret_in_it" },
+    },
 ];

@@ -9,6 +9,7 @@ use domain::run::AttemptEnd;
 use domain::wire::AgentEvent;
 use node::{processes, terminals};
 
+use super::masking::mask_report;
 use super::process::Exit;
 use super::program::{Observer, ProgramLink, SetupKey, forget_setup};
 use super::staging::first_rank;
@@ -167,6 +168,7 @@ impl Attempt {
     }
 
     fn reported(&mut self, mut report: Report, now: Duration) -> Vec<AgentEvent> {
+        mask_report(&mut report, &self.start.job);
         if let (Report::Exported(exported), Some(remote)) = (&mut report, &self.tools.remote) {
             exported.model = remote.path_there(&self.start.folder, &exported.model);
         }

@@ -1,7 +1,10 @@
-//! Masks the values of secrets in the output of a process before it reaches the log.
+//! Masks the values of secrets in the output of a process before it reaches the log, and in what it reports.
 
 use std::fs::File;
 use std::io::{PipeReader, Read, Write};
+
+use domain::Job;
+use domain::rank::Report;
 
 /// Replacement of a value.
 const MASK: &[u8] = b"***";
@@ -50,6 +53,30 @@ impl Masking {
     }
 }
 
+/// A text without these values.
+pub fn masked(text: &str, values: &[String]) -> String {
+    let mut masking = Masking::new(values);
+    let mut bytes = masking.push(text.as_bytes());
+    bytes.extend(masking.finish());
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Masks the values of a job's secrets in what its program reports in words: the text of an error may quote them, and the event
+/// log would keep it.
+pub fn mask_report(report: &mut Report, job: &Job) {
+    match report {
+        Report::Note { text } => *text = masked(text, &job.secret_values()),
+        Report::Failed(finding) => {
+            let values = job.secret_values();
+            finding.message = masked(&finding.message, &values);
+            finding.hint = finding.hint.as_ref().map(|hint| masked(hint, &values));
+        }
+        Report::Hello { .. } | Report::Ready(_) | Report::Step(_) | Report::Evaluated(_) | Report::Metrics(_) => {}
+        Report::Result(_) | Report::Devices { .. } | Report::Checkpointed(_) | Report::Preparing { .. } => {}
+        Report::Pausing { .. } | Report::Exported(_) | Report::Trained | Report::Stopped { .. } => {}
+    }
+}
+
 /// Copies the output of a process to its log until all of its writers have closed it. A log that cannot be written loses
 /// the output, as it would without this.
 pub fn copy(mut from: PipeReader, mut log: File, values: &[String]) {
@@ -85,6 +112,18 @@ mod tests {
         check(&["abc", "abcdef"], &["abcdef abc abcde"], "*** *** ***de");
         check(&["a\nb"], &["x a", "\nb y"], "x *** y");
         check(&[""], &["plain"], "plain");
+    }
+
+    #[test]
+    fn no_report_quotes_a_secret() {
+        let job = Job::parse("{run: echo, secrets: {TOKEN: hunter2}}", "job.yaml").unwrap().job;
+        let text = || "401 with hunter2, hunt".to_owned();
+        let finding = domain::Finding::new(domain::Cause::ExitCode, text()).hint(text());
+        for mut report in [Report::Note { text: text() }, Report::Failed(finding)] {
+            mask_report(&mut report, &job);
+            let said = serde_json::to_string(&report).unwrap();
+            assert!(said.contains("401 with ***, hunt") && !said.contains("hunter2"), "{said}");
+        }
     }
 
     #[test]

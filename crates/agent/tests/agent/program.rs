@@ -329,6 +329,17 @@ fn a_program_that_uses_gradus_reports_its_steps_and_is_told_to_stop() {
 }
 
 #[test]
+fn what_a_program_reports_has_no_secret_in_it() {
+    let scene = Scene::new("quotes", "");
+    let job = own("quotes").replace("; echo after it", "").replace("{budget", "{secrets: {TOKEN: hunter2}, budget");
+    let (found, code) = finding(scene.run(&job));
+    assert_eq!((found.cause, code), (Cause::ExitCode, Some(1)));
+    let entries = scene.control.wait("reports", |_| true);
+    let said = serde_json::to_string(&reports(&entries)).unwrap();
+    assert!(said.contains("401 with ***") && !said.contains("hunter2"), "{said}");
+}
+
+#[test]
 fn a_program_that_fails_when_it_is_told_to_stop_has_failed() {
     let scene = Scene::new("failing", "");
     scene.control.order(vec![scene.start(1, &own("fails"))]);

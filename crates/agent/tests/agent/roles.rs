@@ -180,6 +180,11 @@ pub fn program(behaviour: &str) -> ! {
         if behaviour == "hang" && step == 3 {
             std::thread::sleep(Duration::from_secs(3600));
         }
+        if behaviour == "quotes" && step == 3 {
+            run.fail(&format!("ValueError: 401 with {}\nhint: renew {0}", value("TOKEN")));
+            run.finish().unwrap();
+            std::process::exit(1);
+        }
         if run.should_save(step).unwrap().0 {
             let tensor = TensorView {
                 name: "weight".into(),
