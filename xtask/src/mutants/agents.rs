@@ -379,4 +379,20 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         to: "let _ = || mask_report(&mut Report::Trained, &self.start.job);",
         test: CargoTest { package: "gradus-agent", target: &["--test", "agent"], filter: "no_secret_in_it" },
     },
+    SourceMutant {
+        name: "a-line-of-any-length-is-read",
+        harm: "a program that writes to its agent without an end of line takes all memory of the machine",
+        file: "crates/agent/src/attempt/link.rs",
+        from: "self.reader.by_ref().take(most.saturating_add(1)).read_until",
+        to: "self.reader.by_ref().take(most.saturating_add(1 << 40)).read_until",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "takes_no_more_memory_than_a_long_one" },
+    },
+    SourceMutant {
+        name: "a-line-is-cut-before-it-is-masked",
+        harm: "half of a token that a program sent to its agent by mistake is in the event log",
+        file: "crates/agent/src/attempt/events.rs",
+        from: "masked(line, secrets).chars().take(QUOTED).collect();",
+        to: "masked(&line.chars().take(QUOTED).collect::<String>(), secrets);",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "is_quoted_without_secrets" },
+    },
 ];

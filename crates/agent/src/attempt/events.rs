@@ -9,7 +9,7 @@ use domain::run::AttemptEnd;
 use domain::wire::AgentEvent;
 use node::{processes, terminals};
 
-use super::masking::mask_report;
+use super::masking::{mask_report, masked};
 use super::process::Exit;
 use super::program::{Observer, ProgramLink, SetupKey, forget_setup};
 use super::staging::first_rank;
@@ -19,6 +19,9 @@ use crate::event::AttemptEvent;
 
 /// A GPU that is busy for less of the time, in percent, only shows a desktop.
 const GPU_IN_USE: u32 = 3;
+
+/// Letters that are quoted of a line that is no report.
+const QUOTED: usize = 200;
 
 impl Attempt {
     /// Handles an event, and returns the reports about it.
@@ -59,7 +62,7 @@ impl Attempt {
                 }
                 Vec::new()
             }
-            AttemptEvent::Garbled(rank, line) => vec![garbled(rank, &line)],
+            AttemptEvent::Garbled(rank, line) => vec![garbled(rank, &line, &self.start.job.secret_values())],
             AttemptEvent::Silent(rank) => {
                 match &mut self.work {
                     Working::Train { link, .. } if rank == 0 => link.silent(),
@@ -239,11 +242,26 @@ impl Attempt {
     }
 }
 
-fn garbled(rank: u32, line: &str) -> AgentEvent {
+/// The beginning of a line that is no report, without the values of secrets.
+fn garbled(rank: u32, line: &str, secrets: &[String]) -> AgentEvent {
+    // Masked first: of a value that is cut off, the rest would not be found.
+    let line: String = masked(line, secrets).chars().take(QUOTED).collect();
     reported(Report::Note { text: format!("rank {rank} sent a line that is no report: `{line}`") })
 }
 
 /// A report of the agent itself.
 pub(super) fn reported(report: Report) -> AgentEvent {
     AgentEvent::Reported { rank: 0, report }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_line_that_is_no_report_the_beginning_is_quoted_without_secrets() {
+        let line = format!("{}hunter2 and more", "x".repeat(QUOTED - 4));
+        let text = format!("rank 3 sent a line that is no report: `{}*** `", "x".repeat(QUOTED - 4));
+        assert_eq!(garbled(3, &line, &["hunter2".to_owned()]), reported(Report::Note { text }));
+    }
 }

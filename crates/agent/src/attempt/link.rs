@@ -4,7 +4,7 @@
 //! own handle of the folder, `/proc/<pid>/fd/<n>/…`, which is short and valid while the agent lives.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,9 @@ use crate::event::{AttemptEvent, Wakeup};
 
 /// Longest path supported by every system, with a margin for the suffix.
 const LONGEST: usize = 100;
+
+/// Bytes of a line that a process sends, at most: the agent that reads it outlives a program that never ends one.
+pub const LINE_MAX: usize = 16 << 20;
 
 /// A rank reads its orders at once; one that does not will be killed anyway.
 const WRITE: Duration = Duration::from_millis(100);
@@ -118,8 +121,7 @@ impl Drop for RankSocket {
 fn read(listener: &UnixListener, rank: u32, send: impl Fn(AttemptEvent) -> bool) -> io::Result<()> {
     let (stream, _) = listener.accept()?;
     send(AttemptEvent::Connected(rank, stream.try_clone()?));
-    for line in BufReader::new(stream).lines() {
-        let line = line?;
+    for line in BoundedLines::new(BufReader::new(stream), LINE_MAX) {
         let event = match serde_json::from_str(&line) {
             Ok(report) => AttemptEvent::Reported(rank, Box::new(report)),
             Err(_) => AttemptEvent::Garbled(rank, line),
@@ -129,4 +131,64 @@ fn read(listener: &UnixListener, rank: u32, send: impl Fn(AttemptEvent) -> bool)
         }
     }
     Ok(())
+}
+
+/// The lines of a connection, until it ends or breaks off. Of a longer line than allowed only the beginning is kept, which is
+/// no report.
+pub struct BoundedLines<R> {
+    reader: R,
+    most: usize,
+}
+
+impl<R: BufRead> BoundedLines<R> {
+    /// Lines of at most so many bytes.
+    pub fn new(reader: R, most: usize) -> BoundedLines<R> {
+        BoundedLines { reader, most }
+    }
+
+    fn read(&mut self) -> io::Result<Option<String>> {
+        let mut line = Vec::new();
+        let most = u64::try_from(self.most).unwrap_or(u64::MAX);
+        let bytes = self.reader.by_ref().take(most.saturating_add(1)).read_until(b'\n', &mut line)?;
+        if bytes == 0 {
+            return Ok(None);
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        } else if line.len() > self.most {
+            line.truncate(self.most);
+            self.reader.skip_until(b'\n')?;
+        }
+        Ok(Some(String::from_utf8_lossy(&line).into_owned()))
+    }
+}
+
+impl<R: BufRead> Iterator for BoundedLines<R> {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        self.read().ok().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_without_an_end_takes_no_more_memory_than_a_long_one() {
+        let check = |text: &[u8], expected: &[&str]| {
+            let lines: Vec<String> = BoundedLines::new(BufReader::new(text), 4).collect();
+            assert_eq!(lines, expected);
+        };
+        check(b"", &[]);
+        check(b"one\n\ntwo", &["one", "", "two"]);
+        check(b"four\nmore", &["four", "more"]);
+        check(b"a long one\nb\n", &["a lo", "b"]);
+        check(b"a long one", &["a lo"]);
+        check(b"\xff\n", &["\u{fffd}"]);
+        // More is read than is kept.
+        let endless = BufReader::new(io::repeat(b'x').take(100 << 20));
+        assert_eq!(BoundedLines::new(endless, 1 << 10).map(|line| line.len()).collect::<Vec<_>>(), [1 << 10]);
+    }
 }
