@@ -32,6 +32,9 @@ use crate::{AgentSettings, Error, Patience, signals};
 /// A loop that has not answered for longer is away: what would be reported now may be wrong when it is back.
 const HEARD_WITHIN: Elapsed = Elapsed(30_000_000);
 
+/// Events that are handled before it is looked at what is due, at most: however much a program reports, the loop is called.
+const AT_ONCE: usize = 1_000;
+
 /// Supervises the instance in `settings.folder`.
 pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Error> {
     let fail = |doing| {
@@ -100,6 +103,11 @@ fn own_lock(folder: &Folder) -> io::Result<Option<Lock>> {
     }
 }
 
+/// What is pending, up to [`AT_ONCE`].
+fn pending(inbox: &Receiver<Wakeup>) -> impl Iterator<Item = Wakeup> {
+    inbox.try_iter().take(AT_ONCE)
+}
+
 /// A number that no other agent of the same name has drawn. Other programs read it in JSON, whose numbers have 53 bits.
 fn drawn() -> u64 {
     use std::hash::{BuildHasher, Hasher};
@@ -138,8 +146,8 @@ impl Agent {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Wakeup::Timer,
             };
             inputs.extend(self.input(event));
-            // All pending events are handled before anything is sent, so that one call carries them.
-            while let Ok(event) = inbox.try_recv() {
+            // Pending events are handled before anything is sent, so that one call carries them.
+            for event in pending(inbox) {
                 inputs.extend(self.input(event));
             }
             inputs.extend(self.turn());
@@ -277,5 +285,18 @@ impl Agent {
         let attempt = self.attempt.as_ref().map_or(Duration::MAX, Attempt::due);
         let due = supervisor.min(attempt).min(self.clock.now() + Duration::from_secs(3600));
         due.saturating_sub(self.clock.now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_reports_without_a_pause_does_not_keep_the_agent_from_calling() {
+        let (events, inbox) = mpsc::channel();
+        (0..2 * AT_ONCE + 1).for_each(|_| events.send(Wakeup::Timer).unwrap());
+        let counts = [(); 3].map(|()| pending(&inbox).count());
+        assert_eq!(counts, [AT_ONCE, AT_ONCE, 1]);
     }
 }

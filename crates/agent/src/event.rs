@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use domain::rank::{Report, SignOfLife};
@@ -91,6 +92,8 @@ pub enum AttemptEvent {
     Lives(u32, SignOfLife),
     /// The rank has sent a line that is no report.
     Garbled(u32, String),
+    /// What a process has sent up to here is handled once this is dropped; until then it is not read on.
+    Reached(Sender<()>),
     /// No more reports of this rank will come.
     Silent(u32),
     /// The process with this number has ended.

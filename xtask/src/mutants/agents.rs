@@ -395,4 +395,20 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         to: "masked(&line.chars().take(QUOTED).collect::<String>(), secrets);",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "is_quoted_without_secrets" },
     },
+    SourceMutant {
+        name: "a-loud-program-keeps-its-agent-busy",
+        harm: "an agent whose program reports without a pause calls nobody, and its machine is given up as silent",
+        file: "crates/agent/src/attend.rs",
+        from: "inbox.try_iter().take(AT_ONCE)",
+        to: "inbox.try_iter().take(usize::MAX)",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "does_not_keep_the_agent_from_calling" },
+    },
+    SourceMutant {
+        name: "a-loud-program-is-read-ahead-of",
+        harm: "what a program reports faster than its agent passes it on takes all memory of the machine",
+        file: "crates/agent/src/attempt/link.rs",
+        from: "let _ = waits.recv();",
+        to: "let _ = waits.try_recv();",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "faster_than_is_handled_waits" },
+    },
 ];

@@ -1,5 +1,6 @@
 //! How an attempt handles events.
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,15 +34,7 @@ impl Attempt {
                 Vec::new()
             }
             AttemptEvent::Connected(rank, stream) => {
-                match &mut self.work {
-                    Working::Train { link, .. } if rank == 0 => link.connected(stream),
-                    Working::Train { peers, .. } => peers.connected(rank, stream),
-                    Working::Command { link, .. } => {
-                        if let Some(link) = link {
-                            link.connected(rank, stream, now);
-                        }
-                    }
-                }
+                self.connected(rank, stream, now);
                 Vec::new()
             }
             AttemptEvent::Reported(rank, report) => match &mut self.work {
@@ -63,16 +56,12 @@ impl Attempt {
                 Vec::new()
             }
             AttemptEvent::Garbled(rank, line) => vec![garbled(rank, &line, &self.start.job.secret_values())],
+            AttemptEvent::Reached(handled) => {
+                drop(handled);
+                Vec::new()
+            }
             AttemptEvent::Silent(rank) => {
-                match &mut self.work {
-                    Working::Train { link, .. } if rank == 0 => link.silent(),
-                    Working::Train { peers, .. } => peers.silent(rank),
-                    Working::Command { link, .. } => {
-                        if let Some(link) = link {
-                            link.silent(rank, now);
-                        }
-                    }
-                }
+                self.silent(rank, now);
                 Vec::new()
             }
             AttemptEvent::Exited(pid) => self.exited(pid, now),
@@ -81,6 +70,32 @@ impl Attempt {
             AttemptEvent::UploadLeft(left) => self.upload_left(left),
             AttemptEvent::UploadWaits(why) => self.upload_waits(&why, now),
             AttemptEvent::Uploaded(result) => self.sent(result, now),
+        }
+    }
+
+    /// A process has connected.
+    fn connected(&mut self, rank: u32, stream: UnixStream, now: Duration) {
+        match &mut self.work {
+            Working::Train { link, .. } if rank == 0 => link.connected(stream),
+            Working::Train { peers, .. } => peers.connected(rank, stream),
+            Working::Command { link, .. } => {
+                if let Some(link) = link {
+                    link.connected(rank, stream, now);
+                }
+            }
+        }
+    }
+
+    /// A process has disconnected.
+    fn silent(&mut self, rank: u32, now: Duration) {
+        match &mut self.work {
+            Working::Train { link, .. } if rank == 0 => link.silent(),
+            Working::Train { peers, .. } => peers.silent(rank),
+            Working::Command { link, .. } => {
+                if let Some(link) = link {
+                    link.silent(rank, now);
+                }
+            }
         }
     }
 

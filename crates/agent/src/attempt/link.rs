@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use domain::AttemptId;
@@ -21,7 +21,10 @@ use crate::event::{AttemptEvent, Wakeup};
 const LONGEST: usize = 100;
 
 /// Bytes of a line that a process sends, at most: the agent that reads it outlives a program that never ends one.
-pub const LINE_MAX: usize = 16 << 20;
+const LINE_MAX: usize = 16 << 20;
+
+/// Lines that a process may be ahead of what is handled of them: one that sends faster waits.
+const AHEAD: usize = 1_000;
 
 /// A rank reads its orders at once; one that does not will be killed anyway.
 const WRITE: Duration = Duration::from_millis(100);
@@ -121,28 +124,41 @@ impl Drop for RankSocket {
 fn read(listener: &UnixListener, rank: u32, send: impl Fn(AttemptEvent) -> bool) -> io::Result<()> {
     let (stream, _) = listener.accept()?;
     send(AttemptEvent::Connected(rank, stream.try_clone()?));
-    for line in BoundedLines::new(BufReader::new(stream), LINE_MAX) {
-        let event = match serde_json::from_str(&line) {
-            Ok(report) => AttemptEvent::Reported(rank, Box::new(report)),
-            Err(_) => AttemptEvent::Garbled(rank, line),
-        };
-        if !send(event) {
-            break;
+    let event = |line: String| match serde_json::from_str(&line) {
+        Ok(report) => AttemptEvent::Reported(rank, Box::new(report)),
+        Err(_) => AttemptEvent::Garbled(rank, line),
+    };
+    pass_on(stream, event, send);
+    Ok(())
+}
+
+/// Passes on what a process sends, line by line, until it disconnects.
+pub fn pass_on(stream: impl Read, event: impl Fn(String) -> AttemptEvent, send: impl Fn(AttemptEvent) -> bool) {
+    for (number, line) in (1_usize..).zip(BoundedLines::new(BufReader::new(stream), LINE_MAX)) {
+        if !send(event(line)) {
+            return;
+        }
+        if number.is_multiple_of(AHEAD) {
+            let (handled, waits) = channel();
+            if !send(AttemptEvent::Reached(handled)) {
+                return;
+            }
+            // Ends once the other end is dropped.
+            let _ = waits.recv();
         }
     }
-    Ok(())
 }
 
 /// The lines of a connection, until it ends or breaks off. Of a longer line than allowed only the beginning is kept, which is
 /// no report.
-pub struct BoundedLines<R> {
+struct BoundedLines<R> {
     reader: R,
     most: usize,
 }
 
 impl<R: BufRead> BoundedLines<R> {
     /// Lines of at most so many bytes.
-    pub fn new(reader: R, most: usize) -> BoundedLines<R> {
+    fn new(reader: R, most: usize) -> BoundedLines<R> {
         BoundedLines { reader, most }
     }
 
@@ -174,6 +190,29 @@ impl<R: BufRead> Iterator for BoundedLines<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_reports_faster_than_is_handled_waits() {
+        let (events, inbox) = channel();
+        let sent = std::thread::spawn(move || {
+            let text = "x\n".repeat(2 * AHEAD + 1);
+            pass_on(text.as_bytes(), |line| AttemptEvent::Garbled(0, line), |event| events.send(event).is_ok());
+        });
+        let (mut lines, mut waits) = (0, 0);
+        while let Ok(event) = inbox.recv() {
+            match event {
+                AttemptEvent::Garbled(..) => lines += 1,
+                AttemptEvent::Reached(handled) => {
+                    waits += 1;
+                    assert!(inbox.recv_timeout(WRITE).is_err(), "it goes on before that is handled");
+                    drop(handled);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        sent.join().unwrap();
+        assert_eq!((lines, waits), (2 * AHEAD + 1, 2));
+    }
 
     #[test]
     fn a_line_without_an_end_takes_no_more_memory_than_a_long_one() {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufReader, Write};
+use std::io::{self, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
@@ -17,7 +17,7 @@ use domain::hang::HangLimit;
 use domain::rank::{RankCommand, Report, SignOfLife};
 use rustix::net::Shutdown;
 
-use super::super::link::{BoundedLines, LINE_MAX, short};
+use super::super::link::{pass_on, short};
 use super::super::watchdog::time_of;
 use crate::event::{AttemptEvent, Wakeup};
 
@@ -268,23 +268,19 @@ impl Drop for ProgramLink {
 
 /// Passes on messages of a process until it disconnects.
 fn read(stream: UnixStream, number: u32, send: &impl Fn(AttemptEvent) -> bool) {
-    for line in BoundedLines::new(BufReader::new(stream), LINE_MAX) {
-        let event = match serde_json::from_str(&line) {
-            Ok(report) => AttemptEvent::Reported(number, Box::new(report)),
-            Err(_) => match serde_json::from_str(&line) {
-                Ok(life) => AttemptEvent::Lives(number, life),
-                Err(_) => AttemptEvent::Garbled(number, line),
-            },
-        };
-        if !send(event) {
-            return;
-        }
-    }
+    let event = |line: String| match serde_json::from_str(&line) {
+        Ok(report) => AttemptEvent::Reported(number, Box::new(report)),
+        Err(_) => match serde_json::from_str(&line) {
+            Ok(life) => AttemptEvent::Lives(number, life),
+            Err(_) => AttemptEvent::Garbled(number, line),
+        },
+    };
+    pass_on(stream, event, send);
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::BufRead;
+    use std::io::{BufRead, BufReader};
     use std::sync::mpsc;
 
     use domain::rank::Environment;
