@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
 use domain::Bytes;
-use domain::wire::{Heartbeat, HeartbeatReply};
+use domain::wire::{HEARTBEAT_MAX, Heartbeat, HeartbeatReply};
 use tokio::net::UnixListener;
 
 use crate::control::Wake;
@@ -21,7 +21,7 @@ use crate::home::Home;
 pub(crate) type Inbox = Sender<Wake>;
 
 /// An agent's call contains its measurements since the loop was last available.
-pub(crate) const BODY_MAX: usize = 64 << 20;
+pub(crate) const BODY_MAX: usize = HEARTBEAT_MAX;
 
 /// The loop answers within this time or the agent calls again.
 const ANSWER: Duration = Duration::from_secs(10);

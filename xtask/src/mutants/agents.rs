@@ -411,4 +411,20 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         to: "let _ = waits.try_recv();",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "faster_than_is_handled_waits" },
     },
+    SourceMutant {
+        name: "a-call-of-any-length-is-sent",
+        harm: "a program with long notes has its agent send calls that the loop refuses, and its machine is given up",
+        file: "crates/control/src/supervisor/queue.rs",
+        from: "if queued.bytes > left && !is_alone {",
+        to: "if queued.bytes > left.max(1 << 40) && !is_alone {",
+        test: CargoTest { package: "gradus-control", target: &["--lib"], filter: "longer_than_the_loop_takes" },
+    },
+    SourceMutant {
+        name: "a-decision-is-acknowledged-unsent",
+        harm: "the end of an attempt is lost behind long reports, and its run waits for it for ever",
+        file: "crates/control/src/supervisor/queue.rs",
+        from: "let room = if decisions == self.decisions.len() { count - decisions } else { 0 };",
+        to: "let room = count - decisions;",
+        test: CargoTest { package: "gradus-control", target: &["--lib"], filter: "is_not_acknowledged_with_it" },
+    },
 ];

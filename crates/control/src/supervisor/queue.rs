@@ -2,16 +2,23 @@
 //!
 //! Decisions and measurements are two streams that the loop acknowledges independently, so measurements that it cannot
 //! store never hold back the end of an attempt. They share one numbering. Decisions are queued indefinitely; of
-//! measurements only the newest are, and a note reports how many were dropped.
+//! measurements only the newest are, and a note reports how many were dropped. A call carries what the loop takes at once: a
+//! program chooses how long its notes are.
 
 use std::collections::VecDeque;
 
 use domain::AttemptId;
 use domain::rank::Report;
-use domain::wire::{AgentEvent, Entry};
+use domain::wire::{AgentEvent, Entry, HEARTBEAT_MAX};
 
 /// Maximum number of queued measurements, about 20 MB of memory; older ones are dropped.
 const MOST: usize = 50_000;
+
+/// Bytes of queued measurements, at most, as they are sent; older ones are dropped.
+const MOST_BYTES: usize = 64 << 20;
+
+/// Bytes of the entries of a call: well below what the loop takes, and one entry at least.
+const SEND_BYTES: usize = HEARTBEAT_MAX / 4;
 
 /// Measurements per call while the loop cannot store them: enough to notice when it can again.
 const PROBE: usize = 1;
@@ -21,9 +28,11 @@ const PROBE: usize = 1;
 pub struct EntryQueue {
     last: u64,
     /// Events whose loss would cost work, oldest first.
-    decisions: VecDeque<Entry>,
+    decisions: VecDeque<QueuedEntry>,
     /// Reports of which the loop keeps the measurement, oldest first. Some are decisions too.
-    measurements: VecDeque<Entry>,
+    measurements: VecDeque<QueuedEntry>,
+    /// Bytes of those.
+    measured_bytes: usize,
     /// The newest measurement of those that were all sent.
     offered: u64,
     /// Whether the loop failed to store the measurements of the last call.
@@ -33,6 +42,13 @@ pub struct EntryQueue {
     urgent: bool,
 }
 
+/// An entry, and how long it is in a call.
+#[derive(Debug, Clone)]
+struct QueuedEntry {
+    entry: Entry,
+    bytes: usize,
+}
+
 impl EntryQueue {
     /// Adds an event, and returns it as it is to be written down.
     pub fn push(&mut self, attempt: &AttemptId, event: AgentEvent) -> Entry {
@@ -40,15 +56,17 @@ impl EntryQueue {
         let is_measurement = matches!(event, AgentEvent::Reported { .. });
         self.last += 1;
         let entry = Entry { seq: self.last, attempt: attempt.clone(), event };
+        let queued = QueuedEntry { bytes: json_length(&entry), entry: entry.clone() };
+        if is_decision {
+            self.decisions.push_back(queued.clone());
+        }
         if is_measurement {
-            self.measurements.push_back(entry.clone());
-            while self.measurements.len() > MOST {
-                self.measurements.pop_front();
+            self.measured_bytes += queued.bytes;
+            self.measurements.push_back(queued);
+            while self.measurements.len() > MOST || self.measured_bytes > MOST_BYTES && self.measurements.len() > 1 {
+                self.take_measurement();
                 self.dropped += 1;
             }
-        }
-        if is_decision {
-            self.decisions.push_back(entry.clone());
         }
         self.urgent |= is_decision;
         entry
@@ -57,19 +75,27 @@ impl EntryQueue {
     /// Drops the decisions up to `decided` and, of the measurements that were sent, those up to `measured`. Returns a
     /// note about dropped measurements once they are stored again.
     pub fn acknowledge(&mut self, decided: u64, measured: u64) -> Option<Entry> {
-        while self.decisions.front().is_some_and(|entry| entry.seq <= decided) {
+        while self.decisions.front().is_some_and(|queued| queued.entry.seq <= decided) {
             self.decisions.pop_front();
         }
         let offered = self.offered;
-        self.is_refused = self.measurements.front().is_some_and(|entry| measured < entry.seq && entry.seq <= offered);
+        let first = self.measurements.front().map(|queued| queued.entry.seq);
+        self.is_refused = first.is_some_and(|seq| measured < seq && seq <= offered);
         let kept = measured.min(offered);
         let mut note = None;
-        while self.measurements.front().is_some_and(|entry| entry.seq <= kept) {
-            if let Some(entry) = self.measurements.pop_front() {
+        while self.measurements.front().is_some_and(|queued| queued.entry.seq <= kept) {
+            if let Some(entry) = self.take_measurement() {
                 note = self.tell_dropped(&entry.attempt).or(note);
             }
         }
         note
+    }
+
+    /// Takes the oldest measurement out.
+    fn take_measurement(&mut self) -> Option<Entry> {
+        let QueuedEntry { entry, bytes } = self.measurements.pop_front()?;
+        self.measured_bytes -= bytes;
+        Some(entry)
     }
 
     fn tell_dropped(&mut self, attempt: &AttemptId) -> Option<Entry> {
@@ -78,15 +104,19 @@ impl EntryQueue {
         (dropped > 0).then(|| self.push(attempt, AgentEvent::Reported { rank: 0, report: Report::Note { text } }))
     }
 
-    /// The entries to send, in order: the oldest decisions, and as many of the oldest measurements as `count` allows.
+    /// The entries to send, in order: the oldest decisions, and as many of the oldest measurements as `count` and their length
+    /// allow.
     pub fn send(&mut self, count: usize) -> Vec<Entry> {
         self.urgent = false;
-        let decisions = self.decisions.iter().take(count);
-        let room = count - decisions.len();
+        let (decisions, bytes) = fitting(&self.decisions, count, (SEND_BYTES, true));
+        // The answer acknowledges all decisions before the last entry, so nothing is sent behind one that is left out.
+        let room = if decisions == self.decisions.len() { count - decisions } else { 0 };
         let room = if self.is_refused { room.min(PROBE) } else { room };
-        let measurements = self.measurements.iter().take(room);
-        self.offered = measurements.clone().next_back().map_or(0, |entry| entry.seq);
-        let mut entries: Vec<Entry> = decisions.chain(measurements).cloned().collect();
+        let (measurements, _) = fitting(&self.measurements, room, (bytes, decisions == 0));
+        let measured = self.measurements.iter().take(measurements);
+        self.offered = measured.clone().next_back().map_or(0, |queued| queued.entry.seq);
+        let all = self.decisions.iter().take(decisions).chain(measured);
+        let mut entries: Vec<Entry> = all.map(|queued| queued.entry.clone()).collect();
         entries.sort_by_key(|entry| entry.seq);
         entries.dedup_by_key(|entry| entry.seq);
         entries
@@ -118,6 +148,26 @@ impl EntryQueue {
     }
 }
 
+/// How many of the first entries are sent, at most `count`, within so many bytes, and how many bytes are left. One that is longer
+/// is sent where it `may_be_alone`.
+fn fitting(queue: &VecDeque<QueuedEntry>, count: usize, (bytes, may_be_alone): (usize, bool)) -> (usize, usize) {
+    let (mut number, mut left) = (0, bytes);
+    for queued in queue.iter().take(count) {
+        let is_alone = may_be_alone && number == 0;
+        if queued.bytes > left && !is_alone {
+            break;
+        }
+        left = left.saturating_sub(queued.bytes);
+        number += 1;
+    }
+    (number, left)
+}
+
+/// Bytes of an entry as it is sent.
+fn json_length(entry: &Entry) -> usize {
+    serde_json::to_vec(entry).map_or(0, |text| text.len())
+}
+
 /// Whether losing the event would cost work; measurements would not.
 pub fn is_decision(event: &AgentEvent) -> bool {
     match event {
@@ -135,7 +185,55 @@ pub fn is_decision(event: &AgentEvent) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use domain::run::AttemptEnd;
+    use domain::{Cause, Finding};
+
     use super::*;
+
+    /// Sends and acknowledges everything; the numbers of the entries of each call, none of which is too long.
+    fn calls(queue: &mut EntryQueue) -> Vec<Vec<u64>> {
+        let mut calls = Vec::new();
+        while !queue.is_empty() {
+            let sent = queue.send(2000);
+            assert!(serde_json::to_vec(&sent).unwrap().len() < HEARTBEAT_MAX / 2);
+            let last = sent.last().unwrap().seq;
+            calls.push(sent.iter().map(|entry| entry.seq).collect());
+            queue.acknowledge(last, last);
+        }
+        calls
+    }
+
+    #[test]
+    fn no_call_is_longer_than_the_loop_takes_however_long_notes_are() {
+        let attempt = AttemptId::new("digits-1-a1");
+        let mut queue = EntryQueue::default();
+        let note = |bytes: usize| {
+            let report = Report::Note { text: "a".repeat(bytes) };
+            AgentEvent::Reported { rank: 0, report }
+        };
+        for _ in 0..3 {
+            queue.push(&attempt, note(SEND_BYTES / 2 - 1000));
+        }
+        queue.push(&attempt, note(SEND_BYTES));
+        assert_eq!(calls(&mut queue), [vec![1, 2], vec![3], vec![4]], "the longest is sent alone");
+        // Of those that the loop cannot keep, only so much waits.
+        for _ in 0..4 {
+            queue.push(&attempt, note(MOST_BYTES / 2));
+        }
+        assert_eq!(queue.measurements(), 1);
+    }
+
+    #[test]
+    fn a_decision_that_is_too_long_for_a_call_is_not_acknowledged_with_it() {
+        let attempt = AttemptId::new("digits-1-a1");
+        let mut queue = EntryQueue::default();
+        for _ in 0..2 {
+            let finding = Finding::new(Cause::ExitCode, "a".repeat(SEND_BYTES / 3 * 2));
+            queue.push(&attempt, AgentEvent::Ended { end: AttemptEnd::Failed { finding, exit_code: None } });
+        }
+        queue.push(&attempt, AgentEvent::Reported { rank: 0, report: Report::Note { text: "a".into() } });
+        assert_eq!(calls(&mut queue), [vec![1], vec![2, 3]]);
+    }
 
     #[test]
     fn an_end_is_sent_however_many_measurements_nobody_keeps() {

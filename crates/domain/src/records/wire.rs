@@ -21,6 +21,9 @@ use crate::units::Duration;
 /// The version of these messages.
 pub const SCHEMA: u32 = 1;
 
+/// Bytes of a call, at most: the loop refuses a longer one.
+pub const HEARTBEAT_MAX: usize = 64 << 20;
+
 /// A call of an agent, `POST /v1/tick`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Heartbeat {
