@@ -11,22 +11,14 @@
 pub mod blobs;
 pub mod facts;
 pub mod folder;
-mod launch;
-mod lock;
 pub mod log;
-mod meter;
 pub mod mounts;
 pub mod oom;
 pub mod processes;
 pub mod session;
-mod spool;
 pub mod terminals;
 pub mod workdir;
 
 pub use blobs::{RunningHash, sha256};
-pub use folder::Folder;
-pub use launch::{LaunchSpec, SCHEMA, read_secret, write_secret};
-pub use lock::Lock;
-pub use meter::MeterFile;
+pub use folder::{Folder, LaunchSpec, Lock, MeterFile, SCHEMA, Spool, read_secret, write_secret};
 pub use processes::containers;
-pub use spool::Spool;

@@ -226,7 +226,7 @@ pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {
         name: "notes-overwrite-the-synced-line",
         harm: "a machine that loses power while its rent is written has no meter, and is billed nothing or rented again",
-        file: "crates/node/src/meter.rs",
+        file: "crates/node/src/folder/meter.rs",
         from: "        self.file.write_all_at(&line, (self.next * LINE) as u64)",
         to: "        self.next = 1 - self.next;\n        self.file.write_all_at(&line, (self.next * LINE) as u64)",
         test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "what_was_noted_counts" },

@@ -11,7 +11,7 @@ use domain::run::Usage;
 use domain::{Elapsed, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::folder::{Folder, found};
+use super::{Folder, found};
 
 /// Bytes of one line in the meter, line end included.
 const LINE: usize = 96;

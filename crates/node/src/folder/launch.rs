@@ -9,7 +9,7 @@ use domain::joining::{AccessSecret, AgentServer};
 use domain::{Duration, InstanceId};
 use serde::{Deserialize, Serialize};
 
-use crate::folder::{Folder, found};
+use super::{Folder, found};
 
 /// The version of the files in the folder.
 pub const SCHEMA: u32 = 1;

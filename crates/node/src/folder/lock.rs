@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::folder::{Folder, found};
+use super::{Folder, found};
 
 /// The lock of a folder; free again when this and every copy of its file is closed.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 
 use domain::wire::Entry;
 
-use crate::folder::{Folder, found};
+use super::{Folder, found};
 
 /// The file is emptied only when it is larger than this, so that its end is a readable trace.
 const KEEP: u64 = 1 << 20;

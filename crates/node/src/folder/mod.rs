@@ -1,9 +1,20 @@
-//! The folder of one instance: the name of each file in it, and what to say of one that cannot be made.
+//! The folder of one instance: the name of each file in it, and what to say of one that cannot be made. A module for each file that
+//! is more than text.
+
+mod launch;
+mod lock;
+mod meter;
+mod spool;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use domain::{Cause, Finding};
+
+pub use launch::{LaunchSpec, SCHEMA, read_secret, write_secret};
+pub use lock::Lock;
+pub use meter::MeterFile;
+pub use spool::Spool;
 
 /// The folder of one instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
