@@ -5,10 +5,11 @@
 //! ([`Spool`]) holds the agent's reports until they are acknowledged. From these the provider determines whether an
 //! instance is alive or gone. Its processes carry a tag ([`processes`], [`containers`]) and run in separate [`session`]s. Files
 //! transferred to and from the machine are compared by [`sha256`], and programs and libraries kept under it ([`blobs`]);
-//! logs are bounded ([`log`]). [`workdir`] says which files of a user's folder are transferred. The machine describes itself
-//! as [`facts`]. This crate makes no decisions.
+//! logs are bounded ([`log`]). What must outlast a loss of power is written by [`durable`]. [`workdir`] says which files of a
+//! user's folder are transferred. The machine describes itself as [`facts`]. This crate makes no decisions.
 
 pub mod blobs;
+pub mod durable;
 pub mod facts;
 pub mod folder;
 pub mod log;

@@ -50,6 +50,9 @@ pub enum Error {
     /// Values of jobs were sealed by a key that is not there any more.
     #[error("the key in `{}` does not open the values of `envs` and `secrets` in the event log", .0.display())]
     Key(PathBuf),
+    /// The file with the name of a home is empty.
+    #[error("`{}` does not have the name of this home, with which everything rented from it is tagged", .0.display())]
+    Owner(PathBuf),
     /// No run, sweep or pipeline has this name.
     #[error("no run, sweep or pipeline is called `{0}`")]
     NoRun(String),
@@ -66,9 +69,8 @@ impl Error {
         match self {
             Error::State { source, .. } => source.sqlite_error_code() == Some(ErrorCode::DiskFull),
             Error::File { source, .. } => is_full(source),
-            Error::Unreadable { .. } | Error::Illegal(_) | Error::Provider(_) | Error::Key(_) | Error::NoRun(_) => {
-                false
-            }
+            Error::Unreadable { .. } | Error::Illegal(_) | Error::Provider(_) => false,
+            Error::Key(_) | Error::Owner(_) | Error::NoRun(_) => false,
         }
     }
 
@@ -102,6 +104,10 @@ impl Error {
                     .into(),
             ),
             Error::Key(path) => Some(format!("put back the `{}` that this home was used with", path.display())),
+            Error::Owner(path) => Some(format!(
+                "put a copy of it back; where nothing is rented from this home, delete `{}`, and it gets a new name",
+                path.display()
+            )),
             Error::Illegal(_) | Error::Provider(_) => None,
         }
     }

@@ -3,13 +3,14 @@
 mod space;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Read;
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{PipelineId, RunId, SweepId, Timestamp};
+use node::durable;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -58,7 +59,7 @@ impl Home {
     /// Opens the home folder, made on first use.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be made or read.
+    /// [`Error::File`] when it cannot be made or read, [`Error::Owner`] where it has lost its name.
     pub fn open(root: &Path) -> Result<Home, Error> {
         for folder in ["runs", "instances", "sweeps"] {
             let path = root.join(folder);
@@ -236,23 +237,34 @@ fn open_lock(path: &Path) -> Result<File, Error> {
     file.map_err(Error::file("open", path))
 }
 
-/// Reads the home's unique name, created once. Two processes that create it at the same time agree on one, because only
-/// one link to the final name succeeds.
+/// Reads the home's unique name, created once: two processes that create it at the same time agree on one. What is rented is tagged
+/// with it, so it is on the disk before anything is.
 fn owner(path: &Path) -> Result<String, Error> {
-    if !path.exists() {
-        let name = uuid::Uuid::now_v7().simple().to_string();
-        let draft = path.with_extension(format!("{}", std::process::id()));
-        fs::write(&draft, &name).map_err(Error::file("write", &draft))?;
-        let linked = fs::hard_link(&draft, path);
-        let _ = fs::remove_file(&draft);
-        if let Err(error) = linked
-            && error.kind() != std::io::ErrorKind::AlreadyExists
-        {
-            return Err(Error::file("write", path)(error));
+    let name = match fs::read_to_string(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let new = uuid::Uuid::now_v7().simple().to_string();
+            durable::create(path, new.as_bytes()).map_err(Error::file("write", path))?;
+            fs::read_to_string(path)
         }
+        name => name,
+    };
+    let name = name.map_err(Error::file("read", path))?.trim().to_owned();
+    if name.is_empty() { Err(Error::Owner(path.to_owned())) } else { Ok(name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_has_one_name_and_is_refused_without_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = Home::open(folder.path()).unwrap().owner().to_owned();
+        assert_eq!((name.len(), Home::open(folder.path()).unwrap().owner()), (32, name.as_str()));
+        // As an earlier version may have left it where the machine lost power: machines that are rented are tagged otherwise.
+        fs::write(folder.path().join("owner"), "").unwrap();
+        let refused = Home::open(folder.path()).unwrap_err();
+        assert!(matches!(refused, Error::Owner(_)), "{refused}");
+        assert!(refused.hint().unwrap().contains("put a copy of it back"));
     }
-    let mut name = String::new();
-    let mut file = File::open(path).map_err(Error::file("open", path))?;
-    file.read_to_string(&mut name).map_err(Error::file("read", path))?;
-    Ok(name.trim().to_owned())
 }

@@ -4,13 +4,13 @@
 //! `secret.key` of the home with mode 0600. [`hide`] removes values from output.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 use domain::{Job, Secret};
+use node::durable;
 use serde_json::Value;
 
 use crate::error::Error;
@@ -178,20 +178,11 @@ pub fn hide(value: &mut Value, shows_envs: bool) {
     }
 }
 
-/// Writes a new key. Two processes that do so at the same time agree on one, for a link to the final name is made once.
+/// Writes a new key. Two processes that do so at the same time agree on one; it is on the disk before anything is sealed with it.
 fn create(path: &Path) -> std::io::Result<()> {
     let mut key = [0; 32];
     getrandom::fill(&mut key).map_err(std::io::Error::other)?;
-    let draft = path.with_extension(format!("{}.partial", std::process::id()));
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
-    file.write_all(&key)?;
-    file.sync_all()?;
-    let linked = fs::hard_link(&draft, path);
-    let _ = fs::remove_file(&draft);
-    match linked {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
+    durable::create(path, &key).map(drop)
 }
 
 /// Makes a file that only its owner can use, or takes the rights of all others on one that exists.

@@ -1,7 +1,7 @@
 //! How a job becomes a run.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 pub use control::identity::{job_hash, sha256};
@@ -10,6 +10,7 @@ use domain::file::JobPipeline;
 use domain::schedule::{JobSchedule, ScheduledWork};
 use domain::sweep::Known;
 use domain::{Event, Job, PipelineId, Plan, RunId, ScheduleId, SweepId};
+use node::durable;
 use plan::RunOrSweep;
 use serde::{Deserialize, Serialize};
 
@@ -220,23 +221,18 @@ pub(crate) fn keyed(home: &Home, key: &str) -> Result<Option<KeyedSubmission>, E
 }
 
 /// Gives a key to a submission, unless it belongs to one already: the one that has it from now on. Of two requests at the
-/// same time one is first, because only one link to the final name succeeds.
+/// same time one is first.
 ///
 /// # Errors
 /// [`Error::File`] when it cannot be written or read.
 pub(crate) fn claim_key(home: &Home, key: &str, submission: KeyedSubmission) -> Result<KeyedSubmission, Error> {
     let path = path_of_key(home, key);
-    let draft = path.with_extension(uuid::Uuid::now_v7().simple().to_string());
     let failed = || Error::file("write", &path);
     let text = serde_json::to_vec(&submission).map_err(|error| failed()(error.into()))?;
     fs::create_dir_all(home.root().join(KEYS)).map_err(failed())?;
-    let written = File::create(&draft).and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()));
-    let linked = written.and_then(|()| fs::hard_link(&draft, &path));
-    let _ = fs::remove_file(&draft);
-    match linked {
-        Ok(()) => Ok(submission),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(keyed(home, key)?.unwrap_or(submission)),
-        Err(error) => Err(failed()(error)),
+    match durable::create(&path, &text).map_err(failed())? {
+        true => Ok(submission),
+        false => Ok(keyed(home, key)?.unwrap_or(submission)),
     }
 }
 

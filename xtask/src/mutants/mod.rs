@@ -13,6 +13,7 @@ mod peers;
 mod plans;
 mod programs;
 pub(crate) mod seed;
+mod servers;
 mod space;
 mod sweeps;
 mod table;

@@ -12,14 +12,15 @@ use super::outputs::OUTPUTS;
 use super::peers::PEERS;
 use super::plans::PLANS;
 use super::programs::PROGRAMS;
+use super::servers::SERVERS;
 use super::space::SPACE;
 use super::sweeps::SWEEPS;
 use super::training::TRAINING;
 
-/// All of them: those of training, of machines, of disk space, of agents, of programs, of sweeps, of
+/// All of them: those of training, of machines, of disk space, of agents, of servers, of programs, of sweeps, of
 /// clouds, of audits, of machines that fetch from each other, of plans, and of outputs.
 pub(super) fn all() -> Vec<&'static SourceMutant> {
-    let tables = [TRAINING, MACHINES, SPACE, AGENTS, PROGRAMS, SWEEPS, CLOUDS, AUDITS, PEERS, PLANS, OUTPUTS];
+    let tables = [TRAINING, MACHINES, SPACE, AGENTS, SERVERS, PROGRAMS, SWEEPS, CLOUDS, AUDITS, PEERS, PLANS, OUTPUTS];
     tables.into_iter().flatten().collect()
 }
 

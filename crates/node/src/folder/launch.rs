@@ -1,8 +1,7 @@
 //! The launch specification of an agent: `launch.json` in the folder of its instance.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use domain::joining::{AccessSecret, AgentServer};
@@ -10,6 +9,7 @@ use domain::{Duration, InstanceId};
 use serde::{Deserialize, Serialize};
 
 use super::{Folder, found};
+use crate::durable;
 
 /// The version of the files in the folder.
 pub const SCHEMA: u32 = 1;
@@ -71,12 +71,7 @@ impl Folder {
     /// # Errors
     /// If the folder cannot be written.
     pub fn write_launch_spec(&self, spec: &LaunchSpec) -> io::Result<()> {
-        let partial = self.path().join("launch.json.partial");
-        let mut file = File::create(&partial)?;
-        file.write_all(&serde_json::to_vec_pretty(spec)?)?;
-        file.sync_all()?;
-        fs::rename(&partial, self.path().join("launch.json"))?;
-        File::open(self.path())?.sync_all()
+        durable::replace(&self.path().join("launch.json"), &serde_json::to_vec_pretty(spec)?)
     }
 
     /// The file with the token with which the agent joins its server; the agent deletes it when it has.
@@ -103,18 +98,12 @@ pub fn read_secret(path: &Path) -> io::Result<Option<AccessSecret>> {
     Ok(found(fs::read_to_string(path))?.map(|text| AccessSecret(text.trim().to_owned())))
 }
 
-/// Writes a file that only this user can read, atomically.
+/// Writes a file that only this user can read. It outlasts a loss of power: a server that knows the secret lets no other in.
 ///
 /// # Errors
 /// If the file cannot be written.
 pub fn write_secret(path: &Path, secret: &AccessSecret) -> io::Result<()> {
-    let partial = path.with_extension("partial");
-    // One that an earlier version of the file has left might be readable by others.
-    found(fs::remove_file(&partial))?;
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial)?;
-    writeln!(file, "{}", secret.0)?;
-    file.sync_all()?;
-    fs::rename(&partial, path)
+    durable::replace(path, format!("{}\n", secret.0).as_bytes())
 }
 
 #[cfg(test)]

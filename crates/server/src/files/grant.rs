@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use axum::http::StatusCode;
 use domain::files::{RunInput, local_mounts};
 use domain::{Fence, Work};
+use node::durable;
 use serde::{Deserialize, Serialize};
 
 use super::{Refused, failed};
@@ -42,16 +44,14 @@ impl Grant {
     ///
     /// # Errors
     /// If the folder cannot be written.
-    pub fn write(&self, run: &Path) -> std::io::Result<()> {
+    pub fn write(&self, run: &Path) -> io::Result<()> {
         if let Ok(written) = Grant::of(run)
             && (written == *self || written.fence > self.fence)
         {
             return Ok(());
         }
         fs::create_dir_all(run)?;
-        let partial = run.join("grant.json.partial");
-        fs::write(&partial, serde_json::to_vec_pretty(self)?)?;
-        fs::rename(&partial, run.join("grant.json"))
+        durable::replace(&run.join("grant.json"), &serde_json::to_vec_pretty(self)?)
     }
 
     /// The path of a mount.

@@ -18,8 +18,7 @@ pub use tls_left_out::{NoTlsIdentity as TlsIdentity, NoTlsListener as TlsListene
 pub use visitor::Visitor;
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -28,6 +27,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use domain::Timestamp;
+use node::durable;
 
 use super::failure::ApiError;
 use super::reading::blocking;
@@ -39,16 +39,18 @@ use tokens::{NamedToken, random, sha256, tokens};
 /// Creates the token of a home's owner if there is none: `api.token`.
 ///
 /// # Errors
-/// [`Error::File`] if it cannot be written.
+/// [`Error::File`] if it cannot be read or written.
 pub fn make_token(home: &Home) -> Result<(), Error> {
     let path = home.root().join("api.token");
-    if path.exists() {
-        return Ok(());
+    match fs::read_to_string(&path) {
+        Ok(text) if !text.trim().is_empty() => return Ok(()),
+        // A server that was killed before it had written the token has left an empty file, with which nobody enters.
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(Error::file("read", &path)(error)),
     }
     let text = random(&path)?;
-    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    let written = file.and_then(|mut file| writeln!(file, "{text}"));
-    written.map_err(Error::file("write", &path))
+    durable::replace(&path, format!("{text}\n").as_bytes()).map_err(Error::file("write", &path))
 }
 
 /// Who asks, where a request came with a token that has a name.
@@ -111,6 +113,19 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn the_owner_has_a_token_also_where_a_server_was_killed_while_it_made_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let path = home.root().join("api.token");
+        fs::write(&path, "").unwrap();
+        make_token(&home).unwrap();
+        let token = fs::read_to_string(&path).unwrap();
+        assert_eq!(token.trim().len(), 64);
+        make_token(&home).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), token, "it stays");
+    }
 
     #[test]
     fn the_scheme_of_a_token_has_no_case() {

@@ -3,11 +3,12 @@
 //! The file is read for each request, so that a token that was removed is refused from then on.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use domain::{Duration, Timestamp};
+use node::durable;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -126,11 +127,9 @@ fn lock(home: &Home) -> Result<File, Error> {
 }
 
 fn write(home: &Home, all: &[NamedToken]) -> Result<(), Error> {
-    let (path, draft) = (path(home), home.root().join("tokens.json.partial"));
-    let text = serde_json::to_string_pretty(all).unwrap_or_default();
-    let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft);
-    let written = file.and_then(|mut file| writeln!(file, "{text}").and_then(|()| file.sync_all()));
-    written.and_then(|()| fs::rename(&draft, &path)).map_err(Error::file("write", &path))
+    let path = path(home);
+    let text = serde_json::to_vec_pretty(all).map_err(|error| Error::file("write", &path)(error.into()))?;
+    durable::replace(&path, &text).map_err(Error::file("write", &path))
 }
 
 #[cfg(test)]

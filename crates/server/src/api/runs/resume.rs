@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use domain::run::StopBy;
 use domain::sweep::Setting;
 use domain::{Duration, Event, Money, Problems, RunId, Work};
+use node::durable;
 use plan::{Resumption, RunOrSweep, World};
 use serde_json::{Value, json};
 
@@ -124,7 +125,8 @@ const FILE: &str = "resumed.json";
 
 fn asked(path: &FilePath) -> Result<Asked, ApiError> {
     match fs::read(path) {
-        Ok(text) => serde_json::from_slice(&text).map_err(ApiError::inside),
+        // Where a machine has lost power, an earlier version has left it empty: a request that came before is not recognized then.
+        Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Asked::new()),
         Err(error) => Err(ApiError::inside(error)),
     }
@@ -143,8 +145,22 @@ pub(in crate::api) fn remember(folder: &FilePath, key: String, seq: u64) -> Resu
     all.retain(|(known, _)| *known != key);
     all.push((key, seq));
     let newest = &all[all.len().saturating_sub(REMEMBERED)..];
-    let draft = path.with_extension("json.partial");
     let text = serde_json::to_vec(newest).map_err(ApiError::inside)?;
-    let written = fs::create_dir_all(folder).and_then(|()| fs::write(&draft, text));
-    written.and_then(|()| fs::rename(&draft, &path)).map_err(ApiError::inside)
+    let written = fs::create_dir_all(folder).and_then(|()| durable::replace(&path, &text));
+    written.map_err(ApiError::inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_remembered_also_where_a_loss_of_power_has_left_an_empty_file() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(FILE), "").unwrap();
+        assert_eq!(asked_after(folder.path(), "one"), Ok(None));
+        remember(folder.path(), "one".to_owned(), 7).unwrap();
+        remember(folder.path(), "other".to_owned(), 9).unwrap();
+        assert_eq!((asked_after(folder.path(), "one"), asked_after(folder.path(), "none")), (Ok(Some(7)), Ok(None)));
+    }
 }

@@ -6,14 +6,14 @@
 pub(in crate::api) mod gate;
 mod rules;
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use domain::joining::{AccessSecret, AgentServer, JoinOffer, JoinRequest};
 use domain::{Elapsed, InstanceId, Timestamp};
+use node::durable;
 
 use super::tokens::{random, sha256};
 use crate::error::Error;
@@ -116,15 +116,10 @@ impl AgentAccess {
         if !change(&mut changed) {
             return Ok(());
         }
-        let draft = self.path.with_extension("json.partial");
-        let text = serde_json::to_string_pretty(&changed).unwrap_or_default();
-        let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft);
-        let written = file.and_then(|mut file| writeln!(file, "{text}").and_then(|()| file.sync_all()));
-        let written = written.and_then(|()| fs::rename(&draft, &self.path));
-        // An agent deletes its join token once it has joined, so that must outlast a power failure.
-        let folder = self.path.parent().unwrap_or(&self.path);
-        let written = written.and_then(|()| File::open(folder)?.sync_all());
-        written.map_err(Error::file("write", &self.path))?;
+        let failed = || Error::file("write", &self.path);
+        let text = serde_json::to_vec_pretty(&changed).map_err(|error| failed()(error.into()))?;
+        // An agent deletes its join token once it has joined, so that must outlast a loss of power.
+        durable::replace(&self.path, &text).map_err(failed())?;
         *self.known() = changed;
         Ok(())
     }
