@@ -23,9 +23,7 @@ const STOPS: &str = "loop.stops";
 /// [`Error::File`].
 pub fn note_stops(home: &Home) -> Result<(), Error> {
     let path = home.root().join(STOPS);
-    let draft = path.with_extension("stops-draft");
-    let written = std::fs::write(&draft, STOPPING_CLOUDS.join("\n")).and_then(|()| std::fs::rename(&draft, &path));
-    written.map_err(Error::file("write", &path))
+    node::durable::replace(&path, STOPPING_CLOUDS.join("\n").as_bytes()).map_err(Error::file("write", &path))
 }
 
 /// Forgets it once that loop has ended: the next one may be of a process that was started with an earlier version.

@@ -56,9 +56,7 @@ const SERVED: &str = "server.providers";
 pub fn note_served(home: &Home, providers: &[Arc<dyn Provider>]) -> Result<(), Error> {
     let path = home.root().join(SERVED);
     let names: Vec<&str> = providers.iter().map(|provider| provider.name()).collect();
-    let draft = path.with_extension("draft");
-    let written = std::fs::write(&draft, names.join("\n")).and_then(|()| std::fs::rename(&draft, &path));
-    written.map_err(Error::file("write", &path))
+    node::durable::replace(&path, names.join("\n").as_bytes()).map_err(Error::file("write", &path))
 }
 
 /// Forgets what an earlier server could rent from.
@@ -76,9 +74,7 @@ const PRICE: &str = "server.price";
 /// [`Error::File`].
 pub fn note_price(home: &Home, rate: Rate) -> Result<(), Error> {
     let path = home.root().join(PRICE);
-    let draft = path.with_extension("price.draft");
-    let written = std::fs::write(&draft, rate.to_string()).and_then(|()| std::fs::rename(&draft, &path));
-    written.map_err(Error::file("write", &path))
+    node::durable::replace(&path, rate.to_string().as_bytes()).map_err(Error::file("write", &path))
 }
 
 /// The price of this machine with the server that ran here last, for what it was asked to run and a command continues; nothing

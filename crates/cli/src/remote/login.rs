@@ -1,10 +1,10 @@
 //! What `gradus login` stores in the home: the server that commands talk to from then on. Only its owner can read it.
 
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use node::durable;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, exit};
@@ -55,11 +55,9 @@ fn not_ours(home: &Path) -> Error {
 /// # Errors
 /// [`Error::File`] if it cannot be written.
 pub fn write(home: &Path, login: &Login) -> Result<(), Error> {
-    let (path, draft) = (path(home), home.join(format!("login.json.{}.partial", std::process::id())));
-    let text = serde_json::to_string(login).unwrap_or_default();
-    let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft);
-    let written = file.and_then(|mut file| writeln!(file, "{text}").and_then(|()| file.sync_all()));
-    written.and_then(|()| fs::rename(&draft, &path)).map_err(Error::file("write", &path))
+    let path = path(home);
+    let text = serde_json::to_vec(login).map_err(|error| Error::file("write", &path)(error.into()))?;
+    durable::replace(&path, &text).map_err(Error::file("write", &path))
 }
 
 /// Forgets it; whether there was one.

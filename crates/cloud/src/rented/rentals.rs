@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -221,15 +221,10 @@ impl Rentals {
     }
 }
 
-/// Writes a file atomically.
+/// Writes a file of a folder, which is made on first use.
 pub fn replace(folder: &Path, name: &str, contents: &[u8]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let partial = folder.join(format!("{name}.partial"));
-    let mut file = fs::File::create(&partial)?;
-    file.write_all(contents)?;
-    file.sync_all()?;
-    fs::rename(&partial, folder.join(name))?;
-    fs::File::open(folder)?.sync_all()
+    node::durable::replace(&folder.join(name), contents)
 }
 
 #[cfg(test)]

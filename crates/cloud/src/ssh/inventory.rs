@@ -89,10 +89,7 @@ impl Inventory {
     /// # Errors
     /// If the file cannot be written.
     pub fn write(&self, home: &Path) -> io::Result<()> {
-        let partial = home.join("nodes.json.partial");
-        fs::write(&partial, serde_json::to_vec_pretty(self)?)?;
-        fs::File::open(&partial)?.sync_all()?;
-        fs::rename(&partial, home.join("nodes.json"))
+        node::durable::replace(&home.join("nodes.json"), &serde_json::to_vec_pretty(self)?)
     }
 
     /// Adds a node, or replaces the one of its name.

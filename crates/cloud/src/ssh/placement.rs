@@ -1,7 +1,7 @@
 //! On which machine an instance was placed: `instances/INSTANCE/host` in the home.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use domain::InstanceId;
@@ -26,15 +26,8 @@ impl Placements {
 
     /// Writes it down; durable when this returns.
     pub fn place(&self, instance: &InstanceId, host: &str) -> io::Result<()> {
-        let path = self.path(instance);
-        let folder = self.instances.join(instance.as_str());
-        fs::create_dir_all(&folder)?;
-        let partial = path.with_extension("partial");
-        let mut file = fs::File::create(&partial)?;
-        writeln!(file, "{host}")?;
-        file.sync_all()?;
-        fs::rename(&partial, &path)?;
-        fs::File::open(&folder)?.sync_all()
+        fs::create_dir_all(self.instances.join(instance.as_str()))?;
+        node::durable::replace(&self.path(instance), format!("{host}\n").as_bytes())
     }
 
     /// It was refused there, and may be placed elsewhere.
