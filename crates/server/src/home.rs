@@ -1,6 +1,7 @@
 //! The home folder, which contains everything that gradus stores, and what of it is refused for want of disk space.
 
 mod space;
+mod transfers;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -17,6 +18,7 @@ use rustix::io::Errno;
 use crate::error::Error;
 
 pub use space::{DiskSpace, Shortage, StoredKind};
+pub(crate) use transfers::{TransferLocks, Transfers};
 
 /// Longest path of a Unix socket, less a margin for the terminating zero and platform differences.
 const SOCKET_PATH_MAX: usize = 100;
@@ -31,6 +33,7 @@ pub struct Home {
     root: PathBuf,
     owner: String,
     space: Arc<DiskSpace>,
+    transfers: Arc<Transfers>,
 }
 
 /// Held by the one process that runs the control loop of a home, or that is its server.
@@ -70,7 +73,7 @@ impl Home {
         let root = fs::canonicalize(root).map_err(Error::file("open", root))?;
         let owner = owner(&root.join("owner"))?;
         let space = Arc::new(DiskSpace::of(&root));
-        Ok(Home { root, owner, space })
+        Ok(Home { root, owner, space, transfers: Arc::default() })
     }
 
     /// The folder itself, absolute.
@@ -81,6 +84,11 @@ impl Home {
     /// What this process refuses for want of disk space; clones of a home share it.
     pub fn space(&self) -> &Arc<DiskSpace> {
         &self.space
+    }
+
+    /// What transfers of files share in this process; clones of a home share it.
+    pub(crate) fn transfers(&self) -> &Arc<Transfers> {
+        &self.transfers
     }
 
     /// What the process that runs the loop refuses for want of disk space; nothing where none does.

@@ -197,7 +197,7 @@ pub fn serve(
     let key = Arc::new(SecretKey::open(home.root())?);
     let reader = Arc::new(StateReader::open(home)?);
     let door = LoopDoor::new(inbox.clone(), home.space().clone());
-    let blobs = Arc::new(BlobStore::new(&home.runs(), quota, home.space().clone()));
+    let blobs = Arc::new(BlobStore::new(&home.runs(), quota, (home.space().clone(), home.transfers().clone())));
     let api = Api { door, home: Arc::new(home.clone()), key, answers, reader, streams: follow::room(), blobs };
     let mut places = vec![format!("unix:{}", socket.display())];
     if let Some(listen) = listen {

@@ -1,12 +1,17 @@
 //! Replies and orders on their way to an agent: completed, and not repeated where that changes nothing.
 
+use std::io;
+
 use ::control::ReplyToAgent;
 use cloud::local;
 use domain::AttemptId;
-use domain::wire::{AgentCommand, Heartbeat};
+use domain::wire::{AgentCommand, Heartbeat, Start};
 
 use super::{OperationNote, Running, Waiting};
-use crate::files::Grant;
+use crate::clock;
+use crate::error::is_full;
+use crate::files::{self, Grant};
+use crate::home::StoredKind;
 
 impl Running<'_, '_> {
     /// Stores an agent's measurements, and completes its reply with what only this process knows.
@@ -31,25 +36,51 @@ impl Running<'_, '_> {
         // First, so that a job that runs is not opened, and its `grant.json` not read, with each heartbeat.
         orders.retain(|command| !is_done(command, heartbeat.attempt.as_ref()));
         let instance = self.controller.world().instances.get(&heartbeat.instance);
-        let provider = instance.map(|instance| instance.offer.provider.clone());
+        let is_remote = instance.is_none_or(|instance| instance.offer.provider != local::NAME);
         for command in orders.iter_mut() {
             if let AgentCommand::Start(start) | AgentCommand::Prepare(start) = command {
                 self.control.state.key().unseal_job(&mut start.job);
-                let folder = self.control.home.run(&start.run);
-                if provider.as_deref() != Some(local::NAME) {
-                    let granted = Grant::new(start.fence, &start.job.work).write(&folder);
-                    if let Err(error) = granted {
-                        self.note(&OperationNote {
-                            subject: start.run.to_string(),
-                            text: format!("cannot write `{}`: {error}", folder.join("grant.json").display()),
-                            is_mistake: false,
-                        });
-                    }
-                }
-                start.folder = folder.to_string_lossy().into_owned();
+                start.folder = self.control.home.run(&start.run).to_string_lossy().into_owned();
             }
         }
+        if is_remote {
+            retain_granted(orders, |start| self.grant(start));
+        }
     }
+
+    /// Lets the agent of an attempt on another machine use the files of its run, before it is told to begin; whether it may.
+    fn grant(&mut self, start: &Start) -> bool {
+        let (home, stored) = (self.control.home, StoredKind::Files(start.run.clone()));
+        let granted = files::grant(home, &start.run, &Grant::new(start.fence, &start.job.work));
+        let is_started = is_started(&granted);
+        match granted {
+            Ok(()) => home.space().accepted(&stored, GRANT, clock::now()),
+            Err(error) if is_full(&error) => home.space().refused(&stored, GRANT, &error.to_string(), clock::now()),
+            Err(error) => self.note(&OperationNote {
+                subject: start.run.to_string(),
+                text: format!("cannot write `{}/{GRANT}`: {error}", start.folder),
+                is_mistake: false,
+            }),
+        }
+        is_started
+    }
+}
+
+/// The file that says what the agent of a run may use.
+const GRANT: &str = "grant.json";
+
+/// Leaves out orders to begin an attempt that may not begin yet: they are repeated.
+fn retain_granted(orders: &mut Vec<AgentCommand>, mut grant: impl FnMut(&Start) -> bool) {
+    orders.retain(|command| match command {
+        AgentCommand::Start(start) | AgentCommand::Prepare(start) => grant(start),
+        AgentCommand::Go { .. } | AgentCommand::Stop { .. } | AgentCommand::Leave => true,
+    });
+}
+
+/// Whether an attempt begins whose files were granted like this. Without a grant it could neither read its inputs nor save; on a
+/// full disk it waits until there is space, and any other failure ends it with what is wrong.
+fn is_started(granted: &io::Result<()>) -> bool {
+    !granted.as_ref().is_err_and(is_full)
 }
 
 /// Whether an agent on which this attempt runs alone has nothing to do for an order: to start the same attempt alone. Of
@@ -82,6 +113,18 @@ mod tests {
             member,
             folder: String::new(),
         })
+    }
+
+    #[test]
+    fn an_attempt_begins_once_there_is_space_for_its_grant() {
+        let failure = |kind: io::ErrorKind| Err(io::Error::from(kind));
+        assert!(is_started(&Ok(())) && is_started(&failure(io::ErrorKind::PermissionDenied)));
+        assert!(!is_started(&failure(io::ErrorKind::StorageFull)));
+        let stop = AgentCommand::Stop { attempt: AttemptId::new("a-a1"), is_node_lost: false, within: None };
+        let all = [AgentCommand::Start(start("a-a2", None)), stop, AgentCommand::Prepare(start("b-a1", None))];
+        let mut orders = all.to_vec();
+        retain_granted(&mut orders, |start| start.attempt.as_str() == "b-a1");
+        assert_eq!(orders, all[1..]);
     }
 
     #[test]

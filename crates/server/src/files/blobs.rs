@@ -6,7 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::http::StatusCode;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limit::StorageLimit;
 use super::{Refused, failed, note};
-use crate::home::{DiskSpace, StoredKind};
+use crate::home::{DiskSpace, StoredKind, Transfers};
 
 /// One that is not whole yet.
 const PARTIAL: &str = ".partial";
@@ -51,16 +51,20 @@ pub struct BlobState {
 pub struct BlobStore {
     folder: PathBuf,
     limit: StorageLimit,
-    /// One part at a time.
-    changing: Mutex<()>,
+    transfers: Arc<Transfers>,
     space: Arc<DiskSpace>,
 }
 
 impl BlobStore {
     /// That beside the folder of all runs, which takes no more space with them than `quota`, where there is one.
     /// What is refused for want of space is known to `space`.
-    pub(crate) fn new(runs: &Path, quota: Option<Bytes>, space: Arc<DiskSpace>) -> BlobStore {
-        BlobStore { folder: folder(runs), limit: StorageLimit::new(runs, quota), changing: Mutex::new(()), space }
+    pub(crate) fn new(
+        runs: &Path,
+        quota: Option<Bytes>,
+        (space, transfers): (Arc<DiskSpace>, Arc<Transfers>),
+    ) -> BlobStore {
+        let limit = StorageLimit::new(runs, quota, transfers.clone());
+        BlobStore { folder: folder(runs), limit, transfers, space }
     }
 
     /// Stores a part; says also whether the blob has become whole by it. A part at another offset than that at which the
@@ -82,7 +86,8 @@ impl BlobStore {
             let why = format!("the part ends at byte {end}, and the file at byte {total}");
             return Err((StatusCode::BAD_REQUEST, why));
         }
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let locks = self.transfers.of(sha256);
+        let _one = locks.part();
         let state = state(sha256, &folder);
         if state.is_whole {
             // A job that names it is about to come, and `gradus gc` looks at its age.
@@ -137,7 +142,8 @@ impl BlobStore {
     /// Deletes a blob; whether it was there.
     pub(crate) fn remove(&self, sha256: &str) -> Result<bool, Refused> {
         let folder = self.place(sha256)?;
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let locks = self.transfers.of(sha256);
+        let _one = locks.part();
         match fs::remove_dir_all(&folder) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
@@ -12,6 +12,7 @@ use domain::Bytes;
 use domain::files::KEPT;
 
 use super::Refused;
+use crate::home::Transfers;
 
 /// Stays free, or a fiftieth of a smaller disk.
 const RESERVE: u64 = 256 << 20;
@@ -27,12 +28,13 @@ const DOUBTED: Duration = Duration::from_secs(2);
 pub(super) struct StorageLimit {
     runs: PathBuf,
     quota: Option<Bytes>,
-    used: Mutex<Option<(Instant, u64)>>,
+    /// All limits of a home count the same files.
+    transfers: Arc<Transfers>,
 }
 
 impl StorageLimit {
-    pub(super) fn new(runs: &Path, quota: Option<Bytes>) -> StorageLimit {
-        StorageLimit { runs: runs.to_owned(), quota, used: Mutex::new(None) }
+    pub(super) fn new(runs: &Path, quota: Option<Bytes>, transfers: Arc<Transfers>) -> StorageLimit {
+        StorageLimit { runs: runs.to_owned(), quota, transfers }
     }
 
     /// Refuses what there is no space for.
@@ -51,7 +53,7 @@ impl StorageLimit {
     }
 
     fn within(&self, quota: Bytes, adding: u64) -> Result<(), String> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.transfers.used();
         let known = used.filter(|(at, bytes)| {
             let age = at.elapsed();
             age < FRESH && (age < DOUBTED || exceeds(adding, *bytes, quota).is_none())
@@ -133,14 +135,14 @@ mod tests {
         fs::hard_link(checkpoint.join("step-1/file"), checkpoint.join("best")).unwrap();
         assert_eq!(bytes_of_runs(folder.path()), used, "a second name takes no space");
         assert!((12_288..100_000).contains(&used), "{used}");
-        let limit = StorageLimit::new(folder.path(), Some(Bytes(used + 1000)));
+        let limit = StorageLimit::new(folder.path(), Some(Bytes(used + 1000)), Arc::default());
         assert!(limit.within(Bytes(used + 1000), 600).is_ok());
         let why = limit.within(Bytes(used + 1000), 600).unwrap_err();
         assert!(why.contains("gradus serve --quota"), "what was received since counts: {why}");
         assert!(limit.within(Bytes(used + 1000), 400).is_ok());
         // What was deleted is noticed before anything else is refused.
         fs::remove_dir_all(folder.path().join("a")).unwrap();
-        *limit.used.lock().unwrap() = Instant::now().checked_sub(DOUBTED).map(|at| (at, used + 1000));
+        *limit.transfers.used() = Instant::now().checked_sub(DOUBTED).map(|at| (at, used + 1000));
         assert!(limit.within(Bytes(used + 1000), 600).is_ok());
     }
 }

@@ -25,7 +25,7 @@ use domain::files::{BroughtPart, FileListing, KeepRequest, PartsRequest, Receive
 
 use crate::clock;
 use crate::error::is_full;
-use crate::home::{DiskSpace, Home, StoredKind};
+use crate::home::{DiskSpace, Home, StoredKind, Transfers};
 
 pub(crate) use blobs::{BlobPart, BlobState, BlobStore};
 pub use grant::Grant;
@@ -38,8 +38,7 @@ pub(crate) type Refused = (StatusCode, String);
 #[derive(Debug)]
 pub(crate) struct Runs {
     folder: PathBuf,
-    /// Serializes changes: the fence must not change between the check and the rename.
-    changing: std::sync::Mutex<()>,
+    transfers: Arc<Transfers>,
     limit: StorageLimit,
     space: Arc<DiskSpace>,
 }
@@ -47,9 +46,13 @@ pub(crate) struct Runs {
 impl Runs {
     /// Those in a folder; what agents send of them takes no more space than `quota`, where there is one. What is refused for
     /// want of space is known to `space`.
-    pub(crate) fn new(folder: PathBuf, quota: Option<domain::Bytes>, space: Arc<DiskSpace>) -> Runs {
-        let limit = StorageLimit::new(&folder, quota);
-        Runs { folder, changing: std::sync::Mutex::new(()), limit, space }
+    pub(crate) fn new(
+        folder: PathBuf,
+        quota: Option<domain::Bytes>,
+        (space, transfers): (Arc<DiskSpace>, Arc<Transfers>),
+    ) -> Runs {
+        let limit = StorageLimit::new(&folder, quota, transfers.clone());
+        Runs { folder, transfers, limit, space }
     }
 
     /// The home folder, in which they are.
@@ -68,6 +71,16 @@ impl Runs {
     }
 }
 
+/// Lets the agent of an attempt use files of its run, and no older one write any more.
+///
+/// # Errors
+/// If the folder of the run cannot be written.
+pub(crate) fn grant(home: &Home, run: &RunId, grant: &Grant) -> std::io::Result<()> {
+    let locks = home.transfers().of(run.as_str());
+    let _held = locks.fence();
+    grant.write(&home.run(run))
+}
+
 /// The routes for files, below `/v1` or another prefix.
 pub(crate) fn router(home: &Home, quota: Option<domain::Bytes>) -> Router {
     Router::new()
@@ -76,7 +89,7 @@ pub(crate) fn router(home: &Home, quota: Option<domain::Bytes>) -> Router {
         .route("/runs/{run}/files", get(list_files).post(read_files))
         .route("/runs/{run}/files/{*path}", put(bring))
         .route("/runs/{run}/keep", post(keep))
-        .with_state(Arc::new(Runs::new(home.runs(), quota, home.space().clone())))
+        .with_state(Arc::new(Runs::new(home.runs(), quota, (home.space().clone(), home.transfers().clone()))))
 }
 
 async fn list_input(

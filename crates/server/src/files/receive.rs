@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::http::StatusCode;
@@ -14,21 +13,24 @@ use node::log::LOG_BOUND;
 
 use super::limit::StorageLimit;
 use super::{Grant, Refused, Runs, failed};
+use crate::home::TransferLocks;
 
 impl Runs {
     /// Receives a part of a file. The answer has the number of bytes received; a part at another offset has no effect.
     pub(super) fn bring(&self, run: &str, path: &str, part: &BroughtPart, bytes: &[u8]) -> Result<Received, Refused> {
         let folder = self.run(run)?;
         let place = place(&folder, path)?;
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        newest(&folder, Fence(part.fence))?;
+        let locks = self.transfers.of(run);
+        let _one = locks.part();
+        let attempt = WritingAttempt { run: &folder, fence: Fence(part.fence), locks: &locks };
+        newest(&folder, attempt.fence)?;
         if let Some(parent) = place.parent() {
             fs::create_dir_all(parent).map_err(failed("make", parent))?;
         }
         match (part.total, &part.sha256) {
             (None, _) => grown(&self.limit, &place, (part.offset, part.hole), bytes),
             (Some(_), _) if part.hole > 0 => Err((StatusCode::BAD_REQUEST, "a whole file has no holes".to_owned())),
-            (Some(total), Some(sha256)) => whole(&self.limit, (&place, part), (total, sha256), bytes),
+            (Some(total), Some(sha256)) => whole(&self.limit, &attempt, (&place, part), (total, sha256), bytes),
             (Some(_), None) => Err((StatusCode::BAD_REQUEST, "a whole file comes with its `sha256`".to_owned())),
         }
     }
@@ -36,25 +38,47 @@ impl Runs {
     /// Deletes the files of checkpoints that are not named, and what the attempt had sent and its program has deleted.
     pub(super) fn keep(&self, run: &str, request: &KeepRequest) -> Result<(), Refused> {
         let folder = self.run(run)?;
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        newest(&folder, request.fence)?;
-        let checkpoints = folder.join("checkpoints");
-        let kept: BTreeSet<&str> = request.files.iter().map(String::as_str).collect();
-        let mut files: Vec<String> = super::send::list(&checkpoints)?.files.into_iter().map(|file| file.path).collect();
-        // A manifest is removed before its files, so that none lists missing files.
-        files.sort_by_key(|path| !path.starts_with("manifest-"));
-        for path in files.iter().filter(|path| !kept.contains(path.as_str()) && is_checkpoint(path)) {
-            let path = checkpoints.join(path);
-            fs::remove_file(&path).map_err(failed("delete", &path))?;
-            // The folder of a step is removed with its last file.
-            let _ = path.parent().filter(|parent| *parent != checkpoints).map(fs::remove_dir);
-        }
-        let removed = request.removed.iter().filter(|path| !kept.contains(path.as_str()));
-        for path in removed.filter(|path| is_safe(path) && !is_own(path)) {
-            remove(&checkpoints, &checkpoints.join(path))?;
-        }
-        Ok(())
+        let locks = self.transfers.of(run);
+        let _one = locks.part();
+        let attempt = WritingAttempt { run: &folder, fence: request.fence, locks: &locks };
+        attempt.change(|| keep_only(&folder.join("checkpoints"), request))
     }
+}
+
+/// An attempt that sends files of its run.
+struct WritingAttempt<'a> {
+    run: &'a Path,
+    fence: Fence,
+    locks: &'a TransferLocks,
+}
+
+impl WritingAttempt<'_> {
+    /// Makes a change that the next attempt would find, unless that has begun: since the attempt was let in, a file may have been
+    /// hashed for minutes.
+    fn change<T>(&self, change: impl FnOnce() -> Result<T, Refused>) -> Result<T, Refused> {
+        let _held = self.locks.fence();
+        newest(self.run, self.fence)?;
+        change()
+    }
+}
+
+/// Deletes the files of checkpoints that a request does not name, and those that it names as deleted.
+fn keep_only(checkpoints: &Path, request: &KeepRequest) -> Result<(), Refused> {
+    let kept: BTreeSet<&str> = request.files.iter().map(String::as_str).collect();
+    let mut files: Vec<String> = super::send::list(checkpoints)?.files.into_iter().map(|file| file.path).collect();
+    // A manifest is removed before its files, so that none lists missing files.
+    files.sort_by_key(|path| !path.starts_with("manifest-"));
+    for path in files.iter().filter(|path| !kept.contains(path.as_str()) && is_checkpoint(path)) {
+        let path = checkpoints.join(path);
+        fs::remove_file(&path).map_err(failed("delete", &path))?;
+        // The folder of a step is removed with its last file.
+        let _ = path.parent().filter(|parent| *parent != checkpoints).map(fs::remove_dir);
+    }
+    let removed = request.removed.iter().filter(|path| !kept.contains(path.as_str()));
+    for path in removed.filter(|path| is_safe(path) && !is_own(path)) {
+        remove(checkpoints, &checkpoints.join(path))?;
+    }
+    Ok(())
 }
 
 /// Deletes a file, if it is there, and the folders above it that are empty then.
@@ -143,6 +167,7 @@ fn grown(limit: &StorageLimit, place: &Path, (offset, hole): (u64, u64), bytes: 
 /// a name with that checksum: what was sent of other contents is never continued.
 fn whole(
     limit: &StorageLimit,
+    attempt: &WritingAttempt,
     (place, part): (&Path, &BroughtPart),
     (total, sha256): (u64, &str),
     bytes: &[u8],
@@ -190,11 +215,10 @@ fn whole(
         return Err((StatusCode::UNPROCESSABLE_ENTITY, "its checksum is wrong; it is to be sent again".to_owned()));
     }
     date(&file, part.modified);
-    let named = file.sync_all().and_then(|()| fs::rename(&partial, place)).and_then(|()| {
-        let parent = place.parent().unwrap_or(place);
-        File::open(parent)?.sync_all()
-    });
-    named.map_err(failed("write", place))?;
+    file.sync_all().map_err(failed("write", &partial))?;
+    attempt.change(|| fs::rename(&partial, place).map_err(failed("write", place)))?;
+    let parent = place.parent().unwrap_or(place);
+    File::open(parent).and_then(|folder| folder.sync_all()).map_err(failed("write", place))?;
     Ok(Received { bytes: total, is_whole: true })
 }
 

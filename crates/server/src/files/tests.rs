@@ -8,8 +8,8 @@ use domain::files::{BroughtPart, FilePart, KeepRequest, PartsRequest};
 use domain::{Fence, RunId};
 use sha2::{Digest, Sha256};
 
-use super::{Grant, Runs, send};
-use crate::home::{DiskSpace, StoredKind};
+use super::{BlobPart, BlobStore, Grant, Runs, send};
+use crate::home::{DiskSpace, StoredKind, Transfers};
 
 fn sha(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
@@ -100,6 +100,51 @@ fn what_is_beyond_the_quota_is_refused_as_by_a_full_disk() {
     assert!(!scene.run.join("checkpoints/b").exists());
     assert_eq!(scene.bring("checkpoints/a", 1, 0, &file, &file), Ok((length, true)), "it is there already");
     assert!(scene.runs.limit.require(600 << 10).is_err(), "and still counts once");
+}
+
+/// What clients upload and what agents send are counted together, also between two sums of what is there.
+#[test]
+fn a_quota_is_that_of_all_transfers() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("runs");
+    let (space, transfers): (Arc<DiskSpace>, Arc<Transfers>) = Default::default();
+    Grant { fence: Fence(1), inputs: Default::default(), mounts: Default::default() }.write(&folder.join("r")).unwrap();
+    let quota = Some(domain::Bytes(1 << 20));
+    let runs = Runs::new(folder.clone(), quota, (space.clone(), transfers.clone()));
+    let blobs = BlobStore::new(&folder, quota, (space, transfers));
+    let put = |file: &[u8]| blobs.put(&sha(file), &BlobPart::default(), file).map(|_| ()).map_err(|(status, _)| status);
+    assert_eq!(put(b"small"), Ok(()));
+    let file = vec![7; 600 << 10];
+    let (total, sha256) = (Some(file.len() as u64), Some(sha(&file)));
+    let part = BroughtPart { fence: 1, offset: 0, total, sha256, modified: None, hole: 0 };
+    assert!(runs.bring("r", "checkpoints/a", &part, &file).unwrap().is_whole);
+    assert_eq!(put(&file), Err(StatusCode::INSUFFICIENT_STORAGE));
+}
+
+/// The next attempt begins while the last file of the one before is hashed: it would find another file than it has fetched.
+#[test]
+fn an_attempt_that_is_replaced_while_its_file_is_hashed_leaves_none() {
+    let scene = scene(1);
+    let (path, file) = ("checkpoints/last.pt", b"0123456789");
+    let locks = scene.runs.transfers.of("r");
+    let brought = std::thread::scope(|scope| {
+        let held = locks.fence();
+        let brought = scope.spawn(|| scene.bring(path, 1, 0, file, file));
+        // It was let in once its part is there.
+        let is_there = || {
+            let listed = fs::read_dir(scene.run.join("checkpoints")).into_iter().flatten().flatten();
+            let mut lengths = listed.filter_map(|entry| Some(entry.metadata().ok()?.len()));
+            lengths.any(|length| length == file.len() as u64)
+        };
+        while !is_there() && !brought.is_finished() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Grant { fence: Fence(2), inputs: Default::default(), mounts: Default::default() }.write(&scene.run).unwrap();
+        drop(held);
+        brought.join().unwrap()
+    });
+    assert_eq!(brought, Err(StatusCode::CONFLICT));
+    assert!(!scene.run.join(path).exists());
 }
 
 #[test]
@@ -287,7 +332,7 @@ fn what_there_is_no_space_for_is_known_until_that_file_is_here() {
         .write(&folder.path().join("r"))
         .unwrap();
     let space = Arc::new(DiskSpace::default());
-    let runs = |quota| Arc::new(Runs::new(folder.path().to_owned(), quota, space.clone()));
+    let runs = |quota| Arc::new(Runs::new(folder.path().to_owned(), quota, (space.clone(), Arc::default())));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let bring = |runs: &Arc<Runs>, path: &str, file: &[u8]| {
         let (total, sha256) = (Some(file.len() as u64), Some(sha(file)));
