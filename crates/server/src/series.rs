@@ -14,7 +14,7 @@ use domain::rank::{Pause, Report};
 use domain::series::Point;
 use domain::wire::{AgentEvent, Entry};
 use domain::{AttemptId, InstanceId, RunId, Timestamp};
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, Params, params};
 
 use crate::error::Error;
 use crate::home::Home;
@@ -25,6 +25,17 @@ use crate::state::{alone, sqlite};
 pub struct Series {
     db: Connection,
     path: PathBuf,
+}
+
+/// Points of a run, oldest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PointPage {
+    /// Each with its number; one that this version cannot read is passed over.
+    pub points: Vec<(u64, Point)>,
+    /// The number after which to continue.
+    pub next: u64,
+    /// Whether there are later ones.
+    pub has_more: bool,
 }
 
 /// The step of a report.
@@ -165,6 +176,24 @@ impl Series {
         self.select(sql, run, after)
     }
 
+    /// At most so many points of a run after point `after`, oldest first. A run may have more than fit into memory.
+    ///
+    /// # Errors
+    /// [`Error::State`] when the database cannot be read.
+    pub fn page(&self, run: &RunId, after: u64, limit: usize) -> Result<PointPage, Error> {
+        let sql =
+            "SELECT number, attempt, at, report FROM points WHERE run = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
+        let most = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+        let mut rows = self.rows(sql, params![run.as_str(), i64::try_from(after).unwrap_or(i64::MAX), most])?;
+        // One more is asked for, by which it is known whether there are more.
+        let has_more = rows.len() > limit;
+        if has_more {
+            rows.pop();
+        }
+        let next = rows.last().map_or(after, |(number, ..)| *number as u64);
+        Ok(PointPage { points: readable(rows), next, has_more })
+    }
+
     /// The newest points of a run, oldest first, at most `most`.
     ///
     /// # Errors
@@ -231,19 +260,57 @@ impl Series {
     }
 
     fn select(&self, sql: &str, run: &RunId, number: u64) -> Result<Vec<(u64, Point)>, Error> {
-        let rows = || -> rusqlite::Result<Vec<(i64, String, i64, String)>> {
+        let rows = self.rows(sql, params![run.as_str(), i64::try_from(number).unwrap_or(i64::MAX)])?;
+        Ok(readable(rows))
+    }
+
+    fn rows(&self, sql: &str, parameters: impl Params) -> Result<Vec<PointRow>, Error> {
+        let rows = || -> rusqlite::Result<Vec<PointRow>> {
             let mut statement = self.db.prepare_cached(sql)?;
-            let rows = statement
-                .query_map(params![run.as_str(), i64::try_from(number).unwrap_or(i64::MAX)], |row| {
-                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-                })?;
+            let rows =
+                statement.query_map(parameters, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
             rows.collect()
         };
-        let rows = rows().map_err(Error::sqlite("read", &self.path))?;
-        let point = |(number, attempt, at, text): (i64, String, i64, String)| {
-            let report = serde_json::from_str(&text).ok()?;
-            Some((number as u64, Point { at: Timestamp(at), attempt: AttemptId::new(attempt), report }))
+        rows().map_err(Error::sqlite("read", &self.path))
+    }
+}
+
+/// A point as it is stored: its number, its attempt, when it arrived, and the report.
+type PointRow = (i64, String, i64, String);
+
+/// The points among these that this version can read.
+fn readable(rows: Vec<PointRow>) -> Vec<(u64, Point)> {
+    let point = |(number, attempt, at, text): PointRow| {
+        let report = serde_json::from_str(&text).ok()?;
+        Some((number as u64, Point { at: Timestamp(at), attempt: AttemptId::new(attempt), report }))
+    };
+    rows.into_iter().filter_map(point).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_read_page_by_page_past_those_that_cannot_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut series = Series::open(&Home::open(folder.path()).unwrap()).unwrap();
+        let (run, attempt) = (RunId::new("r"), AttemptId::new("r-a1"));
+        let entries: Vec<Entry> = (1..=5)
+            .map(|seq| {
+                let event = AgentEvent::Reported { rank: 0, report: Report::Note { text: seq.to_string() } };
+                Entry { seq, attempt: attempt.clone(), event }
+            })
+            .collect();
+        series.keep(Timestamp(1), &run, &InstanceId::new("r-i1"), &entries).unwrap();
+        series.db.execute("UPDATE points SET report = 'of a later version' WHERE seq IN (3, 4)", []).unwrap();
+        let page = |after: u64| {
+            let PointPage { points, next, has_more } = series.page(&run, after, 2).unwrap();
+            (points.into_iter().map(|(number, _)| number).collect::<Vec<u64>>(), next, has_more)
         };
-        Ok(rows.into_iter().filter_map(point).collect())
+        assert_eq!(page(0), (vec![1, 2], 2, true));
+        assert_eq!(page(2), (vec![], 4, true));
+        assert_eq!(page(4), (vec![5], 5, false));
+        assert_eq!(page(5), (vec![], 5, false));
     }
 }

@@ -67,4 +67,12 @@ pub(super) const SERVERS: &[SourceMutant] = &[
         to: "granted.is_ok() || granted.is_err()",
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "once_there_is_space_for_its_grant" },
     },
+    SourceMutant {
+        name: "a-page-of-points-has-all-of-them",
+        harm: "a request for the measurements of a long run takes all memory of the server and ends it",
+        file: "crates/server/src/series.rs",
+        from: "ORDER BY number LIMIT ?3\";",
+        to: "ORDER BY number LIMIT 1000 * ?3\";",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "points_are_read_page_by_page" },
+    },
 ];

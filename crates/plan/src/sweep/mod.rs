@@ -24,6 +24,6 @@ pub use draws::values;
 pub use halving::rungs;
 pub use next::{Move, next};
 pub use rows::{TrialRow, rows};
-pub(crate) use standing::{not_finite, reported};
 pub use standing::{Stand, Standing, standing};
+pub(crate) use standing::{not_finite, reported};
 pub use trial::{Misfit, crowded, job, misfit, most, plan};

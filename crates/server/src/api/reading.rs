@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Api;
 use super::failure::ApiError;
 use super::follow::{self, Message};
-use crate::series::{Series, goodput_json, newest_step};
+use crate::series::{PointPage, Series, goodput_json, newest_step};
 
 /// Points or events in one answer, at most.
 pub(super) const PAGE: usize = 10_000;
@@ -61,13 +61,13 @@ pub(super) async fn events(
     if follow::is_wanted(&headers, follow.as_deref())? {
         return follow::stream(api, id, follow::last_number(&headers)?.unwrap_or(after), new_events);
     }
-    let records = blocking(move || api.reader.records(&id, after).map_err(ApiError::inside)).await?;
+    let records = blocking(move || api.reader.records(&id, after, PAGE + 1).map_err(ApiError::inside)).await?;
     let has_more = records.len() > PAGE;
     Ok(Json(json!({ "events": &records[..records.len().min(PAGE)], "has_more": has_more })).into_response())
 }
 
 fn new_events(api: &Api, run: &RunId, after: u64, _ended: bool) -> Result<(Vec<Message>, u64), ApiError> {
-    let records = api.reader.records(run, after).map_err(ApiError::inside)?;
+    let records = api.reader.records(run, after, PAGE).map_err(ApiError::inside)?;
     let next = records.last().map_or(after, |record| record.seq);
     let message = |record: Record| Message { kind: "record", id: record.seq.to_string(), data: json!(record) };
     Ok((records.into_iter().map(message).collect(), next))
@@ -86,14 +86,24 @@ pub(super) async fn series(
         let after = follow::last_number(&headers)?.unwrap_or(after);
         return follow::stream(api, id, (None, after), new_points);
     }
-    let points = blocking(move || {
+    let page = blocking(move || {
         let series = Series::open(&api.home).map_err(ApiError::inside)?;
-        series.points(&id, after).map_err(ApiError::inside)
+        points_after(&series, &id, after, PAGE)
     });
-    let points = points.await?;
-    let has_more = points.len() > PAGE;
-    let points: Vec<Value> = points.into_iter().take(PAGE).map(|(seq, point)| point_json(seq, point)).collect();
+    let PointPage { points, has_more, .. } = page.await?;
+    let points: Vec<Value> = points.into_iter().map(|(seq, point)| point_json(seq, point)).collect();
     Ok(Json(json!({ "points": points, "has_more": has_more })).into_response())
+}
+
+/// The next points of a run: none only where there are no more, for a client continues after the last one that it was given.
+fn points_after(series: &Series, run: &RunId, mut after: u64, limit: usize) -> Result<PointPage, ApiError> {
+    loop {
+        let page = series.page(run, after, limit).map_err(ApiError::inside)?;
+        if !page.points.is_empty() || !page.has_more {
+            return Ok(page);
+        }
+        after = page.next;
+    }
 }
 
 /// A measurement with its sequence number, from which to continue.
@@ -111,8 +121,7 @@ fn new_points(
     _ended: bool,
 ) -> Result<(Vec<Message>, SeriesPlace), ApiError> {
     let series = series.map_or_else(|| Series::open(&api.home), Ok).map_err(ApiError::inside)?;
-    let points = series.points(run, after).map_err(ApiError::inside)?;
-    let next = points.last().map_or(after, |(seq, _)| *seq);
+    let PointPage { points, next, .. } = points_after(&series, run, after, PAGE)?;
     let message = |(seq, point)| Message { kind: "point", id: u64::to_string(&seq), data: point_json(seq, point) };
     Ok((points.into_iter().map(message).collect(), (Some(series), next)))
 }
@@ -121,7 +130,7 @@ fn new_points(
 pub(super) async fn goodput(api: &Api, id: RunId, now: Timestamp) -> Result<Value, ApiError> {
     let api = api.clone();
     blocking(move || {
-        let records = api.reader.records(&id, 0).map_err(ApiError::inside)?;
+        let records = api.reader.records(&id, 0, usize::MAX).map_err(ApiError::inside)?;
         let series = Series::open(&api.home).map_err(ApiError::inside)?;
         Ok(goodput_json(&series.goodput(&id, &records, now).map_err(ApiError::inside)?))
     })
@@ -157,4 +166,33 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(ApiError::inside(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::rank::Report;
+    use domain::wire::{AgentEvent, Entry};
+    use domain::{AttemptId, InstanceId};
+
+    use super::*;
+    use crate::home::Home;
+
+    #[test]
+    fn a_page_of_points_of_a_later_version_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let (mut series, run) = (Series::open(&home).unwrap(), RunId::new("r"));
+        let entry = |seq: u64| {
+            let event = AgentEvent::Reported { rank: 0, report: Report::Note { text: seq.to_string() } };
+            Entry { seq, attempt: AttemptId::new("r-a1"), event }
+        };
+        let entries: Vec<Entry> = (1..=5).map(entry).collect();
+        series.keep(Timestamp(1), &run, &InstanceId::new("r-i1"), &entries).unwrap();
+        let db = rusqlite::Connection::open(home.series()).unwrap();
+        db.execute("UPDATE points SET report = '{}' WHERE number < 4", []).unwrap();
+        let PointPage { points, next, has_more } = points_after(&series, &run, 0, 2).unwrap();
+        let numbers: Vec<u64> = points.into_iter().map(|(number, _)| number).collect();
+        assert_eq!((numbers, next, has_more), (vec![4], 4, true));
+        assert!(points_after(&series, &run, 5, 2).unwrap().points.is_empty());
+    }
 }

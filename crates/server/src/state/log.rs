@@ -31,10 +31,11 @@ pub fn page(db: &Connection, path: &Path, seq: u64, limit: usize) -> Result<Vec<
     select(db, path, sql, params![i64::try_from(seq).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX)])
 }
 
-/// Events of one run after `seq`, oldest first.
-pub fn of_run(db: &Connection, path: &Path, run: &RunId, seq: u64) -> Result<Vec<Record>, Error> {
-    let sql = "SELECT seq, at, event FROM events WHERE run = ?1 AND seq > ?2 ORDER BY seq";
-    select(db, path, sql, params![run.as_str(), i64::try_from(seq).unwrap_or(i64::MAX)])
+/// Events of one run after `seq`, oldest first, at most so many.
+pub fn of_run(db: &Connection, path: &Path, run: &RunId, seq: u64, limit: usize) -> Result<Vec<Record>, Error> {
+    let sql = "SELECT seq, at, event FROM events WHERE run = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
+    let (seq, limit) = (i64::try_from(seq).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
+    select(db, path, sql, params![run.as_str(), seq, limit])
 }
 
 /// Events of the trials of a sweep and of all sweeps after `seq`, oldest first, at most so many. Read in the order of the log,

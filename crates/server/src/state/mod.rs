@@ -338,7 +338,7 @@ impl State {
     /// # Errors
     /// As [`State::open`].
     pub fn records(&self, run: &RunId, seq: u64) -> Result<Vec<Record>, Error> {
-        log::of_run(&self.db, &self.path, run, seq)
+        log::of_run(&self.db, &self.path, run, seq, usize::MAX)
     }
 
     /// Every event after `seq`, oldest first.

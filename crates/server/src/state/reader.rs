@@ -72,12 +72,12 @@ impl StateReader {
         ask(&transaction).map_err(Error::sqlite("read", &self.path))
     }
 
-    /// Every event of one run after `seq`, oldest first.
+    /// Every event of one run after `seq`, oldest first, at most so many.
     ///
     /// # Errors
     /// [`Error::State`] or [`Error::Unreadable`].
-    pub fn records(&self, run: &RunId, seq: u64) -> Result<Vec<Record>, Error> {
-        log::of_run(&self.db.lock().unwrap_or_else(PoisonError::into_inner), &self.path, run, seq)
+    pub fn records(&self, run: &RunId, seq: u64, limit: usize) -> Result<Vec<Record>, Error> {
+        log::of_run(&self.db.lock().unwrap_or_else(PoisonError::into_inner), &self.path, run, seq, limit)
     }
 
     /// Every event after `seq`, oldest first, at most so many.

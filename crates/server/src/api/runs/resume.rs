@@ -101,7 +101,7 @@ async fn was_resumed(api: &Api, id: &RunId, key: &str) -> Result<bool, ApiError>
     let (api, id, key) = (api.clone(), id.clone(), key.to_owned());
     reading::blocking(move || {
         let Some(seq) = asked_after(&api.home.run(&id), &key)? else { return Ok(false) };
-        let records = api.reader.records(&id, seq).map_err(ApiError::inside)?;
+        let records = api.reader.records(&id, seq, usize::MAX).map_err(ApiError::inside)?;
         Ok(records.iter().any(|record| matches!(record.event, Event::ResumeRequested { .. })))
     })
     .await
