@@ -75,4 +75,20 @@ pub(super) const SERVERS: &[SourceMutant] = &[
         to: "ORDER BY number LIMIT 1000 * ?3\";",
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "points_are_read_page_by_page" },
     },
+    SourceMutant {
+        name: "a-run-that-was-resumed-is-deleted",
+        harm: "`gradus rm` deletes the checkpoints of a run that a colleague resumed while it asked",
+        file: "crates/cli/src/command/runs/rm.rs",
+        from: "if let Err(error) = require_ended(home, id) {",
+        to: "if let Err(error) = require_ended(home, id).or(Ok::<(), Error>(())) {",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "while_the_question_is_open" },
+    },
+    SourceMutant {
+        name: "checkpoints-of-a-resumed-run-are-deleted",
+        harm: "`gradus checkpoints rm` deletes what a run that was resumed while it asked begins with",
+        file: "crates/cli/src/command/runs/checkpoints/mod.rs",
+        from: "    require_over()?;\n    // A manifest goes first",
+        to: "    let _ = require_over();\n    // A manifest goes first",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "is_resumed_meanwhile_stay" },
+    },
 ];

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use agent::StoredCheckpoints;
 use domain::{Job, RunId, Timestamp};
+use plan::RunOrSweep;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use server::Home;
+use server::{Home, State};
 
 use crate::command::find::{find, open_named};
 use crate::error::{Error, exit};
@@ -163,16 +164,24 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
         Subcommand::List(_) => list(&id, &listed, printer),
         Subcommand::Pull(args) => pull(&id, place, &listed, args, printer),
         Subcommand::Rm(args) => {
-            let is_over = run.is_some_and(|run| run.state.is_final());
-            if !is_over || home.is_followed(&home.run(&id)) {
-                let message = format!("run `{id}` has not ended, so its checkpoints are in use");
-                let hint =
-                    format!("stop it first with `gradus stop {id}`; `checkpoint: {{keep: 3}}` in a job bounds them");
-                return Err(Error::Usage { message, hint });
-            }
-            remove(&id, (&folder, stored.as_ref()), &listed, args, printer)
+            let require_over = || require_over(&home, &id);
+            require_over()?;
+            remove(&id, (&folder, stored.as_ref()), &listed, args, (printer, &require_over))
         }
     }
+}
+
+/// Refuses to delete checkpoints of a run that has not ended, or that was resumed.
+fn require_over(home: &Home, id: &RunId) -> Result<(), Error> {
+    let mut state = State::open_lean(home)?;
+    state.recall(&RunOrSweep::Run(id.clone()))?;
+    let is_over = state.world().runs.get(id).is_some_and(|run| run.state.is_final());
+    if is_over && !home.is_followed(&home.run(id)) {
+        return Ok(());
+    }
+    let message = format!("run `{id}` has not ended, so its checkpoints are in use");
+    let hint = format!("stop it first with `gradus stop {id}`; `checkpoint: {{keep: 3}}` in a job bounds them");
+    Err(Error::Usage { message, hint })
 }
 
 /// The checkpoints in the object store of a run's job, if it names one.
@@ -288,12 +297,20 @@ fn which(id: &RunId, listed: &[Listed]) -> String {
     }
 }
 
+/// The steps that are named, or all but the newest and what those build on.
+fn steps_to_delete(args: &RemoveArgs, listed: &[Listed]) -> BTreeSet<u64> {
+    let Some(keep) = args.keep else { return args.step.iter().copied().collect() };
+    let (old, kept) = listed.split_at(listed.len().saturating_sub(keep));
+    old.iter().map(|one| one.step).filter(|step| !kept.iter().any(|one| one.builds_on(*step))).collect()
+}
+
+/// Deletes checkpoints, where that is confirmed and `require_over` still allows it.
 fn remove(
     id: &RunId,
     (folder, stored): (&Path, Option<&StoredCheckpoints>),
     listed: &[Listed],
     args: &RemoveArgs,
-    printer: &mut Printer,
+    (printer, require_over): (&mut Printer, &dyn Fn() -> Result<(), Error>),
 ) -> Result<u8, Error> {
     if args.keep.is_none() && args.step.is_empty() {
         let message = "which checkpoints to delete is not said".to_owned();
@@ -301,15 +318,7 @@ fn remove(
             format!("name them with `--step STEP`, or keep the newest with `--keep NUMBER`; {}", which(id, listed));
         return Err(Error::Usage { message, hint });
     }
-    let wanted: BTreeSet<u64> = match args.keep {
-        Some(keep) => {
-            let kept = &listed[listed.len().saturating_sub(keep)..];
-            let old = listed[..listed.len().saturating_sub(keep)].iter().map(|one| one.step);
-            // What a kept one builds on is kept as well.
-            old.filter(|step| !kept.iter().any(|one| one.builds_on(*step))).collect()
-        }
-        None => args.step.iter().copied().collect(),
-    };
+    let wanted = steps_to_delete(args, listed);
     if let Some(step) = wanted.iter().find(|step| !listed.iter().any(|one| one.step == **step)) {
         let message = format!("run `{id}` has no checkpoint of step {step}");
         return Err(Error::Usage { message, hint: which(id, listed) });
@@ -330,6 +339,8 @@ fn remove(
         let message = "nothing was deleted: it was not confirmed".to_owned();
         return Err(Error::Usage { message, hint: "pass `--yes` to confirm".to_owned() });
     }
+    // It may have been resumed while the question was open.
+    require_over()?;
     // A manifest goes first: without it the rest is no checkpoint.
     let names = gone.iter().map(|one| &one.manifest).chain(files.iter().map(|file| &file.name));
     if let Some(stored) = stored.filter(|_| !gone.is_empty()) {
@@ -381,6 +392,11 @@ mod tests {
         (folder, listed)
     }
 
+    /// Deletes checkpoints of a run that has ended.
+    fn removed(folder: &Path, listed: &[Listed], args: &RemoveArgs) -> Result<u8, Error> {
+        remove(&RunId::new("r"), (folder, None), listed, args, (&mut Printer::silent(), &|| Ok(())))
+    }
+
     fn remove_args(step: &[u64], keep: Option<usize>) -> RemoveArgs {
         RemoveArgs { run: String::new(), step: step.to_vec(), keep, yes: true }
     }
@@ -395,19 +411,15 @@ mod tests {
     #[test]
     fn what_others_need_is_not_deleted() {
         let (folder, listed) = scene();
-        let mut printer = Printer::silent();
-        let refused = remove(&RunId::new("r"), (folder.path(), None), &listed, &remove_args(&[1], None), &mut printer)
-            .unwrap_err();
+        let refused = removed(folder.path(), &listed, &remove_args(&[1], None)).unwrap_err();
         assert!(refused.to_string().contains("step 2 builds on that of step 1"), "{refused}");
-        let unknown = remove(&RunId::new("r"), (folder.path(), None), &listed, &remove_args(&[9], None), &mut printer)
-            .unwrap_err();
+        let unknown = removed(folder.path(), &listed, &remove_args(&[9], None)).unwrap_err();
         assert!(unknown.to_string().contains("no checkpoint of step 9"));
         assert_eq!(unknown.hint().as_deref(), Some("there are 1, 2, 3"));
-        let none = remove(&RunId::new("r"), (folder.path(), None), &listed, &remove_args(&[], None), &mut printer)
-            .unwrap_err();
+        let none = removed(folder.path(), &listed, &remove_args(&[], None)).unwrap_err();
         assert!(none.hint().unwrap().contains("`--keep NUMBER`; there are 1, 2, 3"));
         let is_there = |name: &str| folder.path().join(name).exists();
-        remove(&RunId::new("r"), (folder.path(), None), &listed, &remove_args(&[], Some(1)), &mut printer).unwrap();
+        removed(folder.path(), &listed, &remove_args(&[], Some(1))).unwrap();
         let left = [
             "manifest-00000001.json",
             "manifest-00000002.json",
@@ -421,16 +433,19 @@ mod tests {
     }
 
     #[test]
+    fn checkpoints_of_a_run_that_is_resumed_meanwhile_stay() {
+        let (folder, listed) = scene();
+        let (id, args, mut printer) = (RunId::new("r"), remove_args(&[3], None), Printer::silent());
+        let resumed = || Err(Error::Usage { message: "resumed".into(), hint: String::new() });
+        let refused = remove(&id, (folder.path(), None), &listed, &args, (&mut printer, &resumed)).unwrap_err();
+        assert_eq!(refused.to_string(), "resumed");
+        assert!(folder.path().join("manifest-00000003.json").exists());
+    }
+
+    #[test]
     fn newest_ones_are_kept_with_what_they_build_on() {
         let (folder, listed) = scene();
-        remove(
-            &RunId::new("r"),
-            (folder.path(), None),
-            &listed[..2],
-            &remove_args(&[], Some(1)),
-            &mut Printer::silent(),
-        )
-        .unwrap();
+        removed(folder.path(), &listed[..2], &remove_args(&[], Some(1))).unwrap();
         assert!(
             folder.path().join("manifest-00000001.json").exists() && folder.path().join("step-1-a1/model").exists()
         );
