@@ -167,7 +167,7 @@ impl Agent {
             Wakeup::Answered(reply) => Some(SupervisorInput::Answered(reply.ok().map(Box::new))),
             Wakeup::Signalled => Some(SupervisorInput::Signalled),
             Wakeup::ReclaimNotice(left) => Some(SupervisorInput::ReclaimNotice(Elapsed::from_std(left))),
-            Wakeup::Devices(report) => {
+            Wakeup::OfMachine(report) => {
                 let attempt = self.attempt.as_mut()?;
                 attempt.note_devices(&report);
                 let attempt = attempt.id().clone();
@@ -240,8 +240,12 @@ impl Agent {
             // Its run took the machine over: nothing of the one before is left for it, and nothing takes disk space.
             self.left.add(before);
         }
-        self.left.keep(&start.run);
-        let notes = self.left.delete(&root.join("runs"));
+        if self.spec.is_remote {
+            self.left.keep(&start.run);
+            let events = self.events.clone();
+            // An agent that has ended is told nothing.
+            self.left.delete(&root.join("runs"), move |report| drop(events.send(Wakeup::OfMachine(report))));
+        }
         let remote = self
             .spec
             .is_remote
@@ -267,8 +271,7 @@ impl Agent {
             events: self.events.clone(),
         };
         match Attempt::begin(start, tools, self.clock.now()) {
-            Ok((attempt, mut events)) => {
-                events.extend(notes);
+            Ok((attempt, events)) => {
                 self.attempt = Some(attempt);
                 (!events.is_empty()).then_some(SupervisorInput::Happened { attempt: id, events })
             }

@@ -26,8 +26,8 @@ pub enum Wakeup {
     Signalled,
     /// The provider takes the machine back after so long.
     ReclaimNotice(Duration),
-    /// What the machine's GPUs do, or an error of theirs.
-    Devices(Report),
+    /// What the machine's GPUs do, or something that a person should know of it.
+    OfMachine(Report),
     /// Something is due.
     Timer,
 }

@@ -427,4 +427,12 @@ pub(super) const AGENTS: &[SourceMutant] = &[
         to: "let room = count - decisions;",
         test: CargoTest { package: "gradus-control", target: &["--lib"], filter: "is_not_acknowledged_with_it" },
     },
+    SourceMutant {
+        name: "a-run-waits-for-what-another-has-left",
+        harm: "an agent that deletes the files of the run before calls nobody meanwhile, and its machine is given up",
+        file: "crates/agent/src/travel/left.rs",
+        from: "let (runs, said) = (runs.to_owned(), self.said.clone());",
+        to: "delete_left(runs);\n        let (runs, said) = (runs.to_owned(), self.said.clone());",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "for_what_another_has_left" },
+    },
 ];

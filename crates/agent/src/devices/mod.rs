@@ -33,7 +33,7 @@ pub fn watch(events: Sender<Wakeup>, pause: Duration) {
             let errors = messages.as_mut().map(KernelLog::new_errors).unwrap_or_default();
             let errors = errors.iter().map(|error| Report::Note { text: error.to_string() });
             for report in used.into_iter().chain(errors) {
-                if events.send(Wakeup::Devices(report)).is_err() {
+                if events.send(Wakeup::OfMachine(report)).is_err() {
                     return;
                 }
             }
