@@ -91,4 +91,12 @@ pub(super) const SERVERS: &[SourceMutant] = &[
         to: "    let _ = require_over();\n    // A manifest goes first",
         test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "is_resumed_meanwhile_stay" },
     },
+    SourceMutant {
+        name: "a-link-among-the-logs-is-read",
+        harm: "whoever may read a run reads the owner's token, to which its program has made a link",
+        file: "crates/server/src/api/reading.rs",
+        from: "let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;",
+        to: "let flags = OFlags::NONBLOCK;",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "a_link_or_a_pipe_among_the_logs" },
+    },
 ];

@@ -1,7 +1,7 @@
 //! The output of a run's processes: the names of its logs, a range of one, or a stream of all.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, Metadata};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::Api;
 use super::failure::ApiError;
 use super::follow::{self, Message};
-use super::reading::{Checked, blocking, known, query};
+use super::reading::{Checked, blocking, known, plain_file, query};
 
 /// Bytes of a log in one answer, at most.
 const PAGE: u64 = 1 << 20;
@@ -99,10 +99,13 @@ fn grown(api: &Api, run: &RunId, mut place: LogPlace, ended: bool) -> Result<(Ve
     Ok((messages, place))
 }
 
-/// The logs of a run with their sizes: by the number of the attempt, then by name.
+/// The logs of a run with their sizes: by the number of the attempt, then by name. A link or a pipe is none.
 fn files(folder: &Path, run: &RunId) -> Vec<(String, u64)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let named = entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.metadata().ok()?.len())));
+    let named = entries.filter_map(|entry| {
+        let about = entry.metadata().ok().filter(Metadata::is_file)?;
+        Some((entry.file_name().into_string().ok()?, about.len()))
+    });
     let mut files: Vec<(String, u64)> = named.filter(|(name, _)| is_name(name)).collect();
     files.sort_by_cached_key(|(name, _)| (attempt(name, run), name.clone()));
     files
@@ -130,9 +133,9 @@ pub struct LogPart {
 /// `is_last` is set.
 ///
 /// # Errors
-/// If the file cannot be read.
+/// If the file cannot be read, or is a link, a pipe or anything else but a file.
 pub fn log_part(path: &Path, offset: u64, most: u64, is_last: bool) -> std::io::Result<LogPart> {
-    let mut file = File::open(path)?;
+    let mut file = plain_file(path)?;
     let size = file.metadata()?.len();
     let begin = next_data(&file, offset.min(size))?;
     if begin > offset {
@@ -162,9 +165,30 @@ fn whole_letters(bytes: &[u8], is_last: bool) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Write;
 
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
     use super::*;
+
+    /// A program that writes where its logs are kept read with the rights of the server what a link led to, for everyone who may
+    /// read the run; a pipe held a thread of the server for ever.
+    #[test]
+    fn a_link_or_a_pipe_among_the_logs_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = folder.path().join("logs");
+        fs::create_dir(&logs).unwrap();
+        fs::write(folder.path().join("api.token"), "of the owner").unwrap();
+        fs::write(logs.join("r-a1-rank-0.log"), "text").unwrap();
+        std::os::unix::fs::symlink(folder.path().join("api.token"), logs.join("r-a1-rank-1.log")).unwrap();
+        mkfifoat(CWD, logs.join("r-a1-rank-2.log"), Mode::RUSR).unwrap();
+        assert_eq!(files(&logs, &RunId::new("r")), [("r-a1-rank-0.log".to_owned(), 4)]);
+        for name in ["r-a1-rank-1.log", "r-a1-rank-2.log"] {
+            let refused = part(&logs, name, 0, PAGE, true).unwrap_err();
+            assert_eq!(refused.status, 404, "{name}: {}", refused.message);
+        }
+    }
 
     #[test]
     fn logs_are_in_the_order_of_their_attempts() {

@@ -1,4 +1,8 @@
-//! Data that handlers read themselves: events and measurements.
+//! Data that handlers read themselves: events, measurements, and files that a program may have made.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -7,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use domain::series::Point;
 use domain::{Record, RunId, Timestamp};
 use plan::World;
+use rustix::fs::OFlags;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -159,6 +164,16 @@ pub(super) async fn stored(api: &Api, run: &str) -> Result<World, ApiError> {
     let (reader, id) = (api.reader.clone(), RunId::new(run));
     let found = blocking(move || reader.run(&id).map_err(ApiError::inside)).await?;
     found.ok_or_else(|| ApiError::no_run(run))
+}
+
+/// Opens a file of a run. It is no link, which may lead to anything of this machine, and nothing that reading could hang on.
+pub(super) fn plain_file(path: &std::path::Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file")),
+    }
 }
 
 /// Does work on a thread that may wait for the disk.

@@ -67,11 +67,12 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     }
 }
 
-/// The log files of a run: by attempt, then by name.
+/// The log files of a run: by attempt, then by name. A link or a pipe that a program has made there is none.
 fn files(state: &State, home: &Home, id: &RunId) -> Vec<PathBuf> {
     let Some(run) = state.world().runs.get(id) else { return Vec::new() };
     let Ok(entries) = fs::read_dir(home.run(id).join("logs")) else { return Vec::new() };
-    let mut names: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    let is_plain = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
+    let mut names: Vec<PathBuf> = entries.flatten().filter(is_plain).map(|entry| entry.path()).collect();
     let place = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let attempt = run

@@ -21,7 +21,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::Api;
 use super::failure::ApiError;
-use super::reading::{Checked, blocking, known, query};
+use super::reading::{Checked, blocking, known, plain_file, query};
 
 pub(super) use checkpoints::checkpoints;
 
@@ -112,7 +112,7 @@ fn opened(run: &Path, name: &str, offset: u64) -> Result<(File, u64), ApiError> 
     if !path.starts_with(fs::canonicalize(run).map_err(missing)?.join(folder)) || !path.is_file() {
         return Err(ApiError::new(404, format!("`{name}` is no file of the run")));
     }
-    let mut file = File::open(&path).map_err(missing)?;
+    let mut file = plain_file(&path).map_err(missing)?;
     let left = file.metadata().map_err(missing)?.len().saturating_sub(offset);
     if left > 0 {
         file.seek(SeekFrom::Start(offset)).map_err(missing)?;
