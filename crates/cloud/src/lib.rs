@@ -9,6 +9,7 @@ pub mod aws;
 pub mod azure;
 pub mod catalog;
 pub mod conformance;
+mod credential_process;
 pub mod gcp;
 pub mod lambda;
 pub mod local;

@@ -1,4 +1,4 @@
-//! Mutants of a server: its files, its API, and what it shares with commands of the same home.
+//! Mutants of a server: its files, its API, its calls to providers, and what it shares with commands of the same home.
 
 use super::mutant::{CargoTest, SourceMutant};
 
@@ -98,5 +98,13 @@ pub(super) const SERVERS: &[SourceMutant] = &[
         from: "let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;",
         to: "let flags = OFlags::NONBLOCK;",
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "a_link_or_a_pipe_among_the_logs" },
+    },
+    SourceMutant {
+        name: "a-program-for-credentials-never-ends",
+        harm: "a program that hangs keeps every call from its cloud, and machines that are done are billed on",
+        file: "crates/cloud/src/credential_process.rs",
+        from: "if Instant::now() >= until {",
+        to: "if Instant::now() >= until + Duration::from_secs(600) {",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "that_does_not_end_is_killed" },
     },
 ];

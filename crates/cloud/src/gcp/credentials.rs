@@ -2,7 +2,8 @@
 //! program, or the machine's own account.
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
+use std::io::ErrorKind;
+use std::process::Command;
 
 use domain::Timestamp;
 use serde::Deserialize;
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use crate::aws::now;
 use crate::aws::wire::query::encoded;
 use crate::aws::wire::{HttpReply, HttpRequest, HttpTransport};
+use crate::credential_process;
 use crate::rented::CloudFailure;
 
 /// The variables that are read.
@@ -195,13 +197,16 @@ fn answer(reply: &HttpReply, refused: &str) -> Result<Token, CloudFailure> {
 /// What `gcloud` prints: it can sign with the key of a service account.
 fn printed() -> Result<Token, CloudFailure> {
     let mut gcloud = Command::new("gcloud");
-    gcloud.args(["auth", "application-default", "print-access-token"]).stdin(Stdio::null());
+    gcloud.args(["auth", "application-default", "print-access-token"]);
     let wrong = |why: String| {
         CloudFailure::Denied(format!(
             "a service account needs `gcloud` to sign ({why}); or set `GOOGLE_OAUTH_ACCESS_TOKEN` to a token"
         ))
     };
-    let output = gcloud.output().map_err(|error| wrong(error.to_string()))?;
+    let output = credential_process::output(&mut gcloud).map_err(|error| match error.kind() {
+        ErrorKind::TimedOut => CloudFailure::Doubt(format!("`gcloud`, which signs for the service account, {error}")),
+        _ => wrong(error.to_string()),
+    })?;
     if !output.status.success() {
         return Err(wrong(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }

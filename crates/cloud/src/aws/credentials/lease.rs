@@ -1,6 +1,7 @@
 //! Getting keys from where they are.
 
-use std::process::{Command, Stdio};
+use std::io::ErrorKind;
+use std::process::Command;
 
 use domain::Timestamp;
 use serde::Deserialize;
@@ -12,6 +13,7 @@ use super::super::wire::query::{assume_role, assume_with_web_identity, word};
 use super::super::wire::signature::{AccessKey, sign};
 use super::super::wire::{HttpRequest, HttpTransport, times};
 use super::{AssumedWith, CredentialSource, Lease, SsoRole};
+use crate::credential_process;
 
 pub(super) const NOTHING: &str = "no credentials for AWS were found; run `aws configure`, or set `AWS_ACCESS_KEY_ID` and \
                        `AWS_SECRET_ACCESS_KEY`";
@@ -119,8 +121,13 @@ fn printed(command: &str, profile: &str) -> Result<Lease, AwsFailure> {
     let wrong = |why: String| AwsFailure::Credentials(format!("`credential_process` of the profile `{profile}` {why}"));
     let words = words(command).ok_or_else(|| wrong("has a quote that is not closed".to_owned()))?;
     let Some((program, arguments)) = words.split_first() else { return Err(wrong("is empty".to_owned())) };
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| wrong(format!("cannot start `{program}`: {error}")))?;
+    let output =
+        credential_process::output(Command::new(program).args(arguments)).map_err(|error| match error.kind() {
+            ErrorKind::TimedOut => {
+                AwsFailure::Doubt(format!("`credential_process` of the profile `{profile}` {error}"))
+            }
+            _ => wrong(format!("cannot start `{program}`: {error}")),
+        })?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         return Err(wrong(format!("failed ({}): {said}", output.status)));
