@@ -107,4 +107,12 @@ pub(super) const SERVERS: &[SourceMutant] = &[
         to: "if Instant::now() >= until + Duration::from_secs(600) {",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "that_does_not_end_is_killed" },
     },
+    SourceMutant {
+        name: "calls-that-hang-take-all-threads",
+        harm: "a provider that does not answer for a day takes all threads of the server, and all runs end with it",
+        file: "crates/server/src/control/calls.rs",
+        from: "self.abandoned() >= ABANDONED_MAX",
+        to: "self.abandoned() > 99",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "do_not_take_all_threads" },
+    },
 ];

@@ -15,6 +15,10 @@ use super::Wake;
 /// A call that was not answered within this time is abandoned: it may have been carried out or not.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// Abandoned calls of a provider that have not returned, at most: each has a thread, and may have it for ever. With so many, no
+/// other call is made until one of them returns.
+const ABANDONED_MAX: usize = 32;
+
 /// The calls that are under way, and those that wait for their turn.
 pub(super) struct ProviderCalls {
     providers: BTreeMap<String, Queue>,
@@ -25,6 +29,8 @@ struct Queue {
     provider: Arc<dyn Provider>,
     under_way: BTreeMap<CallId, UnderWay>,
     waiting: VecDeque<(CallId, ProviderCall)>,
+    /// Each thread that makes a call has a copy.
+    threads: Arc<()>,
 }
 
 struct UnderWay {
@@ -35,8 +41,8 @@ struct UnderWay {
 impl ProviderCalls {
     pub(super) fn new(providers: &[Arc<dyn Provider>], sender: Sender<Wake>) -> ProviderCalls {
         let queue = |provider: &Arc<dyn Provider>| {
-            let (under_way, waiting) = (BTreeMap::new(), VecDeque::new());
-            (provider.name().to_owned(), Queue { provider: provider.clone(), under_way, waiting })
+            let (under_way, waiting, threads) = (BTreeMap::new(), VecDeque::new(), Arc::default());
+            (provider.name().to_owned(), Queue { provider: provider.clone(), under_way, waiting, threads })
         };
         ProviderCalls { providers: providers.iter().map(queue).collect(), sender }
     }
@@ -75,6 +81,11 @@ impl ProviderCalls {
                 queue.under_way.remove(id);
             }
             queue.go_on(&self.sender);
+            if queue.is_stuck() {
+                let why = format!("{ABANDONED_MAX} earlier calls have not returned");
+                let refused = queue.waiting.drain(..).map(|(id, _)| (id, ProviderAnswer::Unavailable(why.clone())));
+                overdue.extend(refused);
+            }
         }
         let assumed = |(call, answer)| ControllerInput::Answered { call, answer, details: LaunchDetails::default() };
         overdue.into_iter().map(assumed)
@@ -82,18 +93,28 @@ impl ProviderCalls {
 }
 
 impl Queue {
+    /// Calls that are no longer waited for and have not returned.
+    fn abandoned(&self) -> usize {
+        (Arc::strong_count(&self.threads) - 1).saturating_sub(self.under_way.len())
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.abandoned() >= ABANDONED_MAX
+    }
+
     fn go_on(&mut self, sender: &Sender<Wake>) {
-        while self.under_way.len() < self.provider.traits().concurrency.max(1) {
+        while self.under_way.len() < self.provider.traits().concurrency.max(1) && !self.is_stuck() {
             let Some((id, call)) = self.waiting.pop_front() else { return };
             let is_launch = matches!(call, ProviderCall::Launch(_));
             let [before, after] = points(&call);
             self.under_way.insert(id, UnderWay { since: Instant::now(), is_launch });
-            let (provider, answers) = (self.provider.clone(), sender.clone());
+            let (provider, answers, thread) = (self.provider.clone(), sender.clone(), self.threads.clone());
             std::thread::spawn(move || {
                 chaos::point(before);
                 let answer = provider.call(&call);
                 chaos::point(after);
                 let details = details(provider.as_ref(), &call, &answer);
+                drop(thread);
                 // A loop that has ended wants no answer.
                 let _ = answers.send(Wake::Answered(id, answer, details));
             });
@@ -132,10 +153,13 @@ fn points(call: &ProviderCall) -> [&'static str; 2] {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+
     use domain::rental::{
-        FailedPeer, LaunchRequest, MachineHandle, MachineState, ProviderTraits, ProviderView, SeenMachine,
+        BillingRule, FailedPeer, LaunchRequest, MachineHandle, MachineState, ProviderTraits, ProviderView, SeenMachine,
     };
-    use domain::{Bytes, Node, Offer, Rate};
+    use domain::{Bytes, Elapsed, Node, Offer, Rate};
 
     use super::*;
 
@@ -162,6 +186,62 @@ mod tests {
         fn take_failed_peers(&self, instance: &InstanceId) -> Vec<FailedPeer> {
             vec![FailedPeer { peer: format!("peer of {instance}"), why: "off".into(), sent: Bytes(1) }]
         }
+    }
+
+    /// Does not answer while somebody has this.
+    struct Silent(Arc<Mutex<()>>);
+
+    impl Provider for Silent {
+        fn name(&self) -> &'static str {
+            "silent"
+        }
+
+        fn traits(&self) -> ProviderTraits {
+            ProviderTraits {
+                visible_within: Elapsed(0),
+                effective_within: Elapsed(0),
+                boots_within: Elapsed(0),
+                token_lifetime: None,
+                observe_every: Elapsed(0),
+                rents_together: false,
+                billing: BillingRule::EXACT,
+                abandoned_within: None,
+                keeps_events: false,
+                concurrency: 1,
+                places: None,
+            }
+        }
+
+        fn call(&self, _call: &ProviderCall) -> ProviderAnswer {
+            let _answers = self.0.lock().unwrap();
+            ProviderAnswer::Ending
+        }
+    }
+
+    /// Each call that hung left a thread, as long as the server ran.
+    #[test]
+    fn calls_that_do_not_return_do_not_take_all_threads() {
+        let gate = Arc::new(Mutex::new(()));
+        let silence = gate.lock().unwrap();
+        let silent: Arc<dyn Provider> = Arc::new(Silent(gate.clone()));
+        let (sender, inbox) = channel();
+        let mut calls = ProviderCalls::new(&[silent], sender);
+        for number in 1..=100 {
+            calls.start(CallId(number), "silent", ProviderCall::Offers);
+            let long_ago = Instant::now().checked_sub(DEADLINE).unwrap();
+            let under_way = calls.providers.values_mut().flat_map(|queue| queue.under_way.values_mut());
+            under_way.for_each(|call| call.since = long_ago);
+            let answers: Vec<ControllerInput> = calls.overdue().collect();
+            let [ControllerInput::Answered { call, answer: ProviderAnswer::Unavailable(_), .. }] = &answers[..] else {
+                panic!("{answers:?}");
+            };
+            assert_eq!(*call, CallId(number));
+        }
+        assert_eq!(calls.providers["silent"].abandoned(), ABANDONED_MAX);
+        drop(silence);
+        (0..ABANDONED_MAX).for_each(|_| assert!(matches!(inbox.recv(), Ok(Wake::Answered(..)))));
+        calls.start(CallId(101), "silent", ProviderCall::Offers);
+        assert!(matches!(inbox.recv(), Ok(Wake::Answered(CallId(101), ..))));
     }
 
     #[test]
