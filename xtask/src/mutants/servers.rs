@@ -115,4 +115,12 @@ pub(super) const SERVERS: &[SourceMutant] = &[
         to: "self.abandoned() > 99",
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "do_not_take_all_threads" },
     },
+    SourceMutant {
+        name: "an-empty-ssh-key-is-used",
+        harm: "after a loss of power, machines are rented, billed and given up: nobody can enter them",
+        file: "crates/cloud/src/rented/key.rs",
+        from: "about.len() > 0",
+        to: "about.is_file()",
+        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "has_left_empty_is_made_again" },
+    },
 ];

@@ -3,7 +3,7 @@
 //! A machine's host key is accepted when it is first seen, and pinned afterwards: it is stored by the name of the
 //! machine, because addresses are reused.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,7 +22,9 @@ pub fn public_key(folder: &Path) -> io::Result<String> {
     let _one_at_a_time = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     let private = folder.join("id_ed25519");
     let public = folder.join("id_ed25519.pub");
-    if !private.exists() || !public.exists() {
+    // A file that a loss of power has left empty is none.
+    let is_there = |path: &Path| fs::metadata(path).is_ok_and(|about| about.len() > 0);
+    if !is_there(&private) || !is_there(&public) {
         fs::create_dir_all(folder)?;
         let partial = folder.join(format!("id.{}", std::process::id()));
         let _ = fs::remove_file(&partial);
@@ -33,8 +35,13 @@ pub fn public_key(folder: &Path) -> io::Result<String> {
             let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             return Err(io::Error::other(format!("`ssh-keygen` failed: {why}")));
         }
-        fs::rename(partial.with_extension(format!("{}.pub", std::process::id())), &public)?;
-        fs::rename(&partial, &private)?;
+        // A machine that knows a key which was lost is never reached.
+        let partial_public = partial.with_extension(format!("{}.pub", std::process::id()));
+        for (made, path) in [(&partial_public, &public), (&partial, &private)] {
+            File::open(made)?.sync_all()?;
+            fs::rename(made, path)?;
+        }
+        File::open(folder)?.sync_all()?;
     }
     fs::read_to_string(public)
 }
@@ -75,6 +82,17 @@ mod tests {
             made.into_iter().map(|key| key.join().unwrap()).collect()
         });
         assert!(keys.iter().all(|key| *key == keys[0] && key.starts_with("ssh-ed25519 ")), "{keys:?}");
+    }
+
+    #[test]
+    fn a_key_that_a_loss_of_power_has_left_empty_is_made_again() {
+        let home = tempfile::tempdir().unwrap();
+        for name in ["id_ed25519", "id_ed25519.pub"] {
+            fs::write(home.path().join(name), "").unwrap();
+        }
+        let key = public_key(home.path()).unwrap();
+        assert!(key.starts_with("ssh-ed25519 "), "{key}");
+        assert!(!fs::read(home.path().join("id_ed25519")).unwrap().is_empty());
     }
 
     #[test]
