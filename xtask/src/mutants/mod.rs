@@ -1,23 +1,11 @@
-//! `cargo xtask mutants`: each deliberate bug in [`table`] must make its test fail.
+//! `cargo xtask mutants`: each deliberate bug in [`tables`] must make its test fail.
 //!
 //! A test that never fails proves nothing. The checkout is copied below `target/`, each test must pass there, and then
 //! must fail with its mutant. A mutant that does not compile is an error and not a success.
 
-mod agents;
-mod audits;
-mod clouds;
-mod machines;
 mod mutant;
-mod outputs;
-mod peers;
-mod plans;
-mod programs;
 pub(crate) mod seed;
-mod servers;
-mod space;
-mod sweeps;
-mod table;
-mod training;
+mod tables;
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -26,7 +14,7 @@ use std::process::Stdio;
 use std::{fmt, fs};
 
 use mutant::{CargoTest, SourceMutant};
-use table::all;
+use tables::all;
 use xtask::build;
 use xtask::doing::{self, Outcome, step};
 

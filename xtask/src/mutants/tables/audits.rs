@@ -1,6 +1,6 @@
 //! Mutants of audits: what keeps them from deleting what somebody needs, and from leaving what costs money.
 
-use super::mutant::{CargoTest, SourceMutant};
+use crate::mutants::mutant::{CargoTest, SourceMutant};
 
 const VERDICT: &str = "crates/cloud/src/rented/audit/verdict.rs";
 

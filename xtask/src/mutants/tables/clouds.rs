@@ -1,6 +1,6 @@
 //! Mutants of clouds: what keeps a machine from being rented twice, and from being left behind.
 
-use super::mutant::{CargoTest, SourceMutant};
+use crate::mutants::mutant::{CargoTest, SourceMutant};
 
 pub(super) const CLOUDS: &[SourceMutant] = &[
     SourceMutant {
@@ -286,102 +286,6 @@ pub(super) const CLOUDS: &[SourceMutant] = &[
         from: "holds_more \"$(size_of \"$disk\")\" && ",
         to: "",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "that_cannot_hold_its_cache" },
-    },
-    SourceMutant {
-        name: "one-node-serves-all",
-        harm: "a node that trains compresses libtorch for all others of its pool at once",
-        file: "crates/cloud/src/ssh/peers.rs",
-        from: "!peer.has_failed && peer.readers < READERS",
-        to: "!peer.has_failed",
-        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "asks_one_of_its_pool" },
-    },
-    SourceMutant {
-        name: "programs-are-fetched-from-other-pools",
-        harm: "libtorch travels between clouds, which costs money, or is waited for where no port is open",
-        file: "crates/cloud/src/ssh/peers.rs",
-        from: "peer.is_usable() && peer.pool == node.pool",
-        to: "peer.is_usable()",
-        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "asks_one_of_its_pool" },
-    },
-    SourceMutant {
-        name: "a-node-that-sends-nothing-is-not-in-the-log",
-        harm: "every start waits until libtorch has come from the user's own machine, and no log says why",
-        file: "crates/control/src/controller/answer.rs",
-        from: "FailedPeer { peer, why, sent }) in failed {",
-        to: "FailedPeer { peer, why, sent }) in failed.iter().skip(1) {",
-        test: CargoTest { package: "gradus-control", target: &["--test", "peers"], filter: "" },
-    },
-    SourceMutant {
-        name: "a-node-that-failed-once-fails-for-every-run",
-        harm: "each later run on a node says that it waited for files which were sent long before",
-        file: "crates/cloud/src/ssh/fallback.rs",
-        from: "self.locked().remove(node).unwrap_or_default()",
-        to: "self.locked().get(node).cloned().unwrap_or_default()",
-        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "reported_of_its_node_and_once" },
-    },
-    SourceMutant {
-        name: "a-node-that-is-not-asked-is-not-in-the-log",
-        harm: "a node waits until libtorch has come from the user's own machine, because another one failed before, and no log says so",
-        file: "crates/cloud/src/ssh/peers.rs",
-        from: "ago < FAILED && reader != node",
-        to: "ago < FAILED && reader == node",
-        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "it_failed_for_another_one_is_named" },
-    },
-    SourceMutant {
-        name: "a-list-of-nodes-takes-the-tunnel",
-        harm: "`gradus nodes list` cuts a run off from its server, and the node is of no use until that is started again",
-        file: "crates/cloud/src/ssh/prepare.rs",
-        from: "is_loop && matches!(",
-        to: "(is_loop || !is_loop) && matches!(",
-        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "only_the_loop_opens_a_tunnel" },
-    },
-    SourceMutant {
-        name: "a-tunnel-that-was-taken-is-trusted",
-        harm: "the agents of a node call at a socket that nobody reads, and their machines are rented again and again",
-        file: "crates/cloud/src/ssh/tunnel.rs",
-        from: "[ \"$(readlink \"$2\")\" = \"$2.$3\" ] || {",
-        to: "[ -e \"$2\" ] || {",
-        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "taken_is_taken_back" },
-    },
-    SourceMutant {
-        name: "a-tunnel-that-stands-is-not-checked",
-        harm: "the agent of a rented machine calls at a socket that nobody reads, and the machine is given up and rented again",
-        file: "crates/cloud/src/ssh/machine.rs",
-        from: "tunnel.leads_here(connection, trusted)?",
-        to: "tunnel.leads_here(connection, trusted.max(Duration::MAX))?",
-        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "stands_is_checked_all_the_same" },
-    },
-    SourceMutant {
-        name: "a-tunnel-without-a-socket-is-trusted",
-        harm: "a node that was removed and added again is rented, and its agent reaches no loop",
-        file: "crates/cloud/src/ssh/tunnel.rs",
-        from: "&& [ -S \"$2.$3\" ] ||",
-        to: "||",
-        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "whose_socket_is_gone" },
-    },
-    SourceMutant {
-        name: "a-removed-node-stays-known",
-        harm: "a server keeps a tunnel and paths of a node that was removed, and trusts them for the next one of its name",
-        file: "crates/cloud/src/ssh/inventory.rs",
-        from: "read.changed.extend(changed);",
-        to: "drop(changed);",
-        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "once_it_is_removed_or_reached" },
-    },
-    SourceMutant {
-        name: "half-a-node-is-rented",
-        harm: "a machine to which programs were not copied whole is rented for a run",
-        file: "crates/cloud/src/ssh/inventory.rs",
-        from: "self.is_prepared && !self.is_drained",
-        to: "!self.is_drained",
-        test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "without_its_programs_is_not_rented" },
-    },
-    SourceMutant {
-        name: "a-node-whose-agent-connected-is-blamed",
-        harm: "`gradus status` blames a node for agents that were started before its last one connected",
-        file: "crates/cli/src/command/runs/status/silent.rs",
-        from: ".take_while(|instance|",
-        to: ".filter(|instance|",
-        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "never_call_is_named" },
     },
     SourceMutant {
         name: "speed-is-not-asked-for",

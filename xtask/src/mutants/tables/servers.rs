@@ -1,6 +1,6 @@
 //! Mutants of a server: its files, its API, its calls to providers, and what it shares with commands of the same home.
 
-use super::mutant::{CargoTest, SourceMutant};
+use crate::mutants::mutant::{CargoTest, SourceMutant};
 
 pub(super) const SERVERS: &[SourceMutant] = &[
     SourceMutant {

@@ -1,6 +1,6 @@
 //! Mutants of machines of clouds that fetch programs from each other.
 
-use super::mutant::{CargoTest, SourceMutant};
+use crate::mutants::mutant::{CargoTest, SourceMutant};
 
 pub(super) const PEERS: &[SourceMutant] = &[
     SourceMutant {

@@ -1,6 +1,6 @@
 //! Mutants of plans: estimates, prices, what is offered.
 
-use super::mutant::{CargoTest, SourceMutant};
+use crate::mutants::mutant::{CargoTest, SourceMutant};
 
 pub(super) const PLANS: &[SourceMutant] = &[
     SourceMutant {

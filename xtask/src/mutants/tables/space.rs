@@ -1,6 +1,6 @@
 //! Mutants of a server whose disk is full, and of what frees disk space.
 
-use super::mutant::{CargoTest, SourceMutant};
+use crate::mutants::mutant::{CargoTest, SourceMutant};
 
 pub(super) const SPACE: &[SourceMutant] = &[
     SourceMutant {

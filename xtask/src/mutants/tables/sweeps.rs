@@ -1,6 +1,6 @@
 //! Mutants of sweeps, the budget that their trials share, of schedules and of pipelines.
 
-use super::mutant::{CargoTest, SourceMutant};
+use crate::mutants::mutant::{CargoTest, SourceMutant};
 
 pub(super) const SWEEPS: &[SourceMutant] = &[
     SourceMutant {

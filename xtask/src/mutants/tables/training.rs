@@ -1,6 +1,6 @@
 //! Mutants of training: models, data, checkpoints.
 
-use super::mutant::{CargoTest, SourceMutant};
+use crate::mutants::mutant::{CargoTest, SourceMutant};
 
 pub(super) const TRAINING: &[SourceMutant] = &[
     SourceMutant {

@@ -1,6 +1,6 @@
 //! Mutants of machines: decisions, the loop, the server, clouds.
 
-use super::mutant::{CargoTest, SourceMutant};
+use crate::mutants::mutant::{CargoTest, SourceMutant};
 
 pub(super) const MACHINES: &[SourceMutant] = &[
     SourceMutant {

@@ -3,25 +3,44 @@
 //! Text is replaced, not code: a mutant stays readable beside what it changes, and the tests here check that its text is
 //! still found exactly once.
 
-use super::agents::AGENTS;
-use super::audits::AUDITS;
-use super::clouds::CLOUDS;
-use super::machines::MACHINES;
-use super::mutant::SourceMutant;
-use super::outputs::OUTPUTS;
-use super::peers::PEERS;
-use super::plans::PLANS;
-use super::programs::PROGRAMS;
-use super::servers::SERVERS;
-use super::space::SPACE;
-use super::sweeps::SWEEPS;
-use super::training::TRAINING;
+mod agents;
+mod audits;
+mod clouds;
+mod hangs;
+mod machines;
+mod nodes;
+mod outputs;
+mod peers;
+mod plans;
+mod programs;
+mod servers;
+mod space;
+mod sweeps;
+mod training;
 
-/// All of them: those of training, of machines, of disk space, of agents, of servers, of programs, of sweeps, of
-/// clouds, of audits, of machines that fetch from each other, of plans, and of outputs.
+use agents::AGENTS;
+use audits::AUDITS;
+use clouds::CLOUDS;
+use hangs::HANGS;
+use machines::MACHINES;
+use nodes::NODES;
+use outputs::OUTPUTS;
+use peers::PEERS;
+use plans::PLANS;
+use programs::PROGRAMS;
+use servers::SERVERS;
+use space::SPACE;
+use sweeps::SWEEPS;
+use training::TRAINING;
+
+use super::mutant::SourceMutant;
+
+/// All of them.
 pub(super) fn all() -> Vec<&'static SourceMutant> {
-    let tables = [TRAINING, MACHINES, SPACE, AGENTS, SERVERS, PROGRAMS, SWEEPS, CLOUDS, AUDITS, PEERS, PLANS, OUTPUTS];
-    tables.into_iter().flatten().collect()
+    let on_machines = [MACHINES, NODES, SPACE, AGENTS, HANGS, SERVERS, PROGRAMS, OUTPUTS];
+    let in_clouds = [CLOUDS, AUDITS, PEERS];
+    let tables = on_machines.into_iter().chain(in_clouds).chain([TRAINING, SWEEPS, PLANS]);
+    tables.flatten().collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Mistakes in what is known of users' programs: their steps, their losses, their profiles.
 
-use super::mutant::{CargoTest, SourceMutant};
+use crate::mutants::mutant::{CargoTest, SourceMutant};
 
 pub(super) const PROGRAMS: &[SourceMutant] = &[
     SourceMutant {

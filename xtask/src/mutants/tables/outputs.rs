@@ -1,6 +1,6 @@
 //! Mutants of what is sent of a run's output, and of how it is shown.
 
-use super::mutant::{CargoTest, SourceMutant};
+use crate::mutants::mutant::{CargoTest, SourceMutant};
 
 pub(super) const OUTPUTS: &[SourceMutant] = &[
     SourceMutant {
