@@ -2,14 +2,14 @@
 //! machine with an NVIDIA GPU, that of an installed PyTorch for CUDA is used, where there is one of the same version.
 //!
 //! Everything is in `~/.gradus`. A copy is renamed only when it is complete, so that a broken connection leaves nothing
-//! that looks ready. `gradus` itself is copied first, as it is; with it there, the rest goes compressed and in chunks, and a
-//! copy that broke off is continued behind the last of them ([`transfer`]). What another node of the pool has comes from there
-//! ([`fetch`]).
+//! that looks ready. `gradus` itself is copied first, as it is, and compared by its length: where a connection breaks, the input
+//! of a command there just ends. With it there, the rest goes compressed and in chunks, and a copy that broke off is continued
+//! behind the last of them ([`transfer`]). What another node of the pool has comes from there ([`fetch`]).
 
 mod fetch;
 mod transfer;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -78,12 +78,15 @@ echo absent
 "#;
 
 /// Prints what exists, one line each; the arguments are the hash of the executables, the name of libtorch, the owner, the
-/// version of PyTorch, and the folder of devices. Images of clouds keep their Python in `/opt`.
+/// version of PyTorch, the folder of devices, and the length of `gradus`: earlier versions took a part of it for the whole.
+/// Images of clouds keep their Python in `/opt`.
 const LOOK: &str = r#"set -e
 cd; mkdir -p -m 700 .gradus .gradus/bin .gradus/lib ".gradus/homes/$3"
 echo "home $(pwd -P)"
-[ -x ".gradus/bin/$1/gradus" ] && echo "gradus"
-[ -x ".gradus/bin/$1/gradus" ] && [ -x ".gradus/bin/$1/gradus-rank" ] && echo "programs"
+gradus=".gradus/bin/$1/gradus" length=$6
+has_gradus() { [ -x "$gradus" ] && [ "$(wc -c < "$gradus")" -eq "$length" ]; }
+has_gradus && echo "gradus"
+has_gradus && [ -x "$gradus-rank" ] && echo "programs"
 whole() { [ -d "$1/lib" ] && { [ -f "$1/build-version" ] || [ -f "$1/version.py" ]; }; }
 whole ".gradus/lib/$2" && echo "copied"
 whole ".cache/gradus/$2" && echo "cached"
@@ -142,8 +145,9 @@ pub fn install<'a>(
         contents = Box::new(contents.chain(File::open(path).map_err(here("read", path))?));
     }
     let hash = node::sha256(contents).map_err(here("read", &program.gradus))?[..16].to_owned();
+    let length = fs::metadata(&program.gradus).map_err(here("read", &program.gradus))?.len();
     let short = folder_of(owner);
-    let found = look(connection, &hash, &short)?;
+    let found = look(connection, (&hash, length), &short)?;
     let library = format!("lib/{}", torch::CACHE_FOLDER);
     let is_needed = found.torch.is_none() && !found.has("copied") && !found.has("cached");
     let home = &found.home;
@@ -158,7 +162,7 @@ pub fn install<'a>(
         root: format!("{home}/.gradus/homes/{short}"),
     };
     if !found.has("gradus") {
-        copy_file(connection, &program.gradus, &site.programs, "gradus")?;
+        copy_gradus(connection, (&program.gradus, length), &site.programs)?;
     }
     let mut missing = Vec::new();
     if !found.has("programs") {
@@ -190,9 +194,10 @@ impl Installed {
     }
 }
 
-/// Looks what is there, and makes the folder of an owner.
-fn look(connection: &Connection, hash: &str, owner: &str) -> Result<Installed, SshError> {
-    let arguments = [hash, torch::CACHE_FOLDER, owner, torch::VERSION, "/dev"].map(quoted).join(" ");
+/// Looks what is there, and makes the folder of an owner. The executables have this hash, and `gradus` this length.
+fn look(connection: &Connection, (hash, length): (&str, u64), owner: &str) -> Result<Installed, SshError> {
+    let length = length.to_string();
+    let arguments = [hash, torch::CACHE_FOLDER, owner, torch::VERSION, "/dev", &length].map(quoted).join(" ");
     let said = connection.run("look at what is installed", &format!("sh -s -- {arguments}"), LOOK.as_bytes())?;
     let said = String::from_utf8_lossy(&said).into_owned();
     let after = |word: &str| said.lines().find_map(|line| line.strip_prefix(word)).map(str::to_owned);
@@ -256,26 +261,45 @@ fn sweep(folder: &str, name: &str) -> String {
     format!("find {folder} -maxdepth 1 -name {pattern} -mmin +1440 -exec rm -rf {{}} + || true")
 }
 
-/// Copies `gradus` itself into a folder; it is renamed once it is complete.
-fn copy_file(connection: &Connection, path: &Path, folder: &str, name: &str) -> Result<(), SshError> {
-    let partial = format!("{name}.partial-{}", std::process::id());
-    let remote = format!(
-        "set -e; mkdir -p {place}; {sweep}; cd {place}; cat > {partial}; chmod 755 {partial}; sync {partial}; mv {partial} {name}",
+/// The command that writes its input, so many bytes, to `gradus` in a folder; it is renamed once it is complete. One that still
+/// waits there for the input of a broken connection writes to another name.
+fn receive(folder: &str, length: u64) -> String {
+    format!(
+        "set -e; mkdir -p {place}; {sweep}; cd {place}; part=gradus.partial-{process}-$$; cat > $part; \
+         [ \"$(wc -c < $part)\" -eq {length} ] || {{ rm -f $part; echo 'the copy broke off' >&2; exit 1; }}; \
+         chmod 755 $part; sync $part; mv $part gradus",
         place = quoted(folder),
-        sweep = sweep(folder, name)
-    );
-    connection
-        .feed(&format!("copy `{name}` to it"), &remote, |pipe| io::copy(&mut File::open(path)?, pipe).map(|_| ()))
-        .map(|_| ())
+        sweep = sweep(folder, "gradus"),
+        process = std::process::id()
+    )
+}
+
+/// Copies `gradus` itself, which has so many bytes, into a folder.
+fn copy_gradus(connection: &Connection, (path, length): (&Path, u64), folder: &str) -> Result<(), SshError> {
+    let copied = connection.feed("copy `gradus` to it", &receive(folder, length), |pipe| {
+        io::copy(&mut File::open(path)?, pipe).map(|_| ())
+    });
+    copied.map(|_| ())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::io::Write;
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    /// What a machine with this home folder prints of itself, where the executables have the hash `hash`.
+    fn looked_at(home: &Path, path: &str, devices: &str, length: &str) -> String {
+        let mut shell = Command::new("sh");
+        shell.args(["-s", "--", "hash", torch::CACHE_FOLDER, "me", torch::VERSION, devices, length]);
+        shell.env("HOME", home).env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        shell.stdin.take().unwrap().write_all(LOOK.as_bytes()).unwrap();
+        let said = String::from_utf8(shell.wait_with_output().unwrap().stdout).unwrap();
+        assert!(said.ends_with("end\n"), "{said}");
+        said
+    }
 
     /// What is found on a machine with or without a GPU, on which this PyTorch is installed.
     fn found(has_gpu: bool, version: &str, library: &str) -> Vec<String> {
@@ -295,15 +319,42 @@ mod tests {
         install.args(["-m", "755"]).args([path("draft"), path("python3")]);
         assert!(install.status().unwrap().success());
         let devices = path("dev").to_string_lossy().into_owned();
-        let mut shell = Command::new("sh");
-        shell.args(["-s", "--", "hash", torch::CACHE_FOLDER, "me", torch::VERSION, &devices]);
-        shell.env("HOME", machine.path()).env("PATH", format!("{}:/usr/bin:/bin", machine.path().display()));
-        let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        shell.stdin.take().unwrap().write_all(LOOK.as_bytes()).unwrap();
-        let said = String::from_utf8(shell.wait_with_output().unwrap().stdout).unwrap();
-        assert!(said.ends_with("end\n"), "{said}");
+        let path = format!("{}:/usr/bin:/bin", machine.path().display());
+        let said = looked_at(machine.path(), &path, &devices, "0");
         let folder = torch.to_string_lossy().into_owned();
         said.lines().filter(|line| line.starts_with("torch ")).map(|line| line.replace(&folder, "it")).collect()
+    }
+
+    #[test]
+    fn a_copy_of_gradus_whose_connection_broke_is_not_taken_for_a_whole_one() {
+        let machine = tempfile::tempdir().unwrap();
+        let folder = machine.path().join(".gradus/bin/hash");
+        let gradus = folder.join("gradus");
+        let receive = |contents: &[u8]| {
+            let mut shell = Command::new("sh");
+            shell.arg("-c").arg(receive(folder.to_str().unwrap(), 5)).stdin(Stdio::piped()).stderr(Stdio::piped());
+            let mut shell = shell.spawn().unwrap();
+            shell.stdin.take().unwrap().write_all(contents).unwrap();
+            let output = shell.wait_with_output().unwrap();
+            (output.status.success(), String::from_utf8(output.stderr).unwrap())
+        };
+        let found = || {
+            let said = looked_at(machine.path(), "/usr/bin:/bin", "/nonexistent", "5");
+            said.lines().filter(|line| ["gradus", "programs"].contains(line)).collect::<Vec<_>>().join(" ")
+        };
+        let names = || fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+        assert_eq!(receive(b"who"), (false, "the copy broke off\n".to_owned()));
+        assert!(names().is_empty(), "{:?}", names());
+        assert_eq!(found(), "");
+        assert_eq!(receive(b"whole"), (true, String::new()));
+        assert_eq!((names(), found()), (vec!["gradus".into()], "gradus".to_owned()));
+        // A part that an earlier version has left under the name of the whole.
+        fs::copy(&gradus, folder.join("gradus-rank")).unwrap();
+        assert_eq!(found(), "gradus programs");
+        fs::File::options().write(true).open(&gradus).unwrap().set_len(3).unwrap();
+        assert_eq!(found(), "");
+        assert!(receive(b"whole").0);
+        assert_eq!(found(), "gradus programs");
     }
 
     #[test]
