@@ -42,6 +42,23 @@ impl Workdir {
         Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
+    /// The same, where `ssh` is a script, in the folder of which it keeps what it writes.
+    pub fn gradus_with_ssh(&self, script: &str, words: &[&str]) -> Said {
+        let folder = self.0.path().join("programs");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("draft"), format!("#!/bin/sh\ncd '{}'\n{script}\n", folder.display())).unwrap();
+        // Written by another process: while a child that another test starts has the file open, nobody can execute it.
+        let mut install = Command::new("install");
+        assert!(
+            install.args(["-m", "755"]).args([folder.join("draft"), folder.join("ssh")]).status().unwrap().success()
+        );
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gradus"));
+        command.current_dir(self.0.path()).env("PATH", format!("{}:/usr/bin:/bin", folder.display()));
+        let output = command.args(["--home", "home"]).args(words).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
     /// What is said of words that are refused, with the exit code `code`: stdout stays empty.
     #[track_caller]
     pub fn refused(&self, words: &[&str], code: i32) -> String {

@@ -1,13 +1,26 @@
 //! Commands on another machine, by the system's `ssh` with the user's own configuration, keys and jump hosts.
+//!
+//! Commands share one connection, and where that breaks, `ssh` gives no reason. So a command begins only once it is asked to
+//! ([`exchange`]): one that has not begun is tried once more over a connection of its own, and one that has is never run again
+//! ([`verdict`]).
 
-use std::io::{self, Read, Write};
+mod exchange;
+mod verdict;
+
+use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use super::inventory::Host;
+use verdict::TryVerdict;
+pub(super) use verdict::last_line;
 
-/// Exit code of `ssh` for a failed connection.
-const NO_CONNECTION: i32 = 255;
+/// Within this time a shell there is ready for a command. A machine that is slow has it twice.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// Options of a connection that is not shared.
+const OWN: [&str; 4] = ["-o", "LogLevel=INFO", "-o", "ControlPath=none"];
 
 /// Why something could not be done on another machine.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +32,14 @@ pub enum SshError {
         host: String,
         /// The message of `ssh`.
         why: String,
+    },
+    /// The connection broke while a command ran there, which may have done its work or not.
+    #[error("on `{host}`: cannot {doing}: the SSH connection broke")]
+    Broken {
+        /// The name of the node.
+        host: String,
+        /// The operation.
+        doing: String,
     },
     /// A command there failed.
     #[error("on `{host}`: cannot {doing}: {why}")]
@@ -46,6 +67,8 @@ pub struct Connection {
     host: String,
     address: String,
     config: Option<PathBuf>,
+    /// The program `ssh`.
+    program: PathBuf,
     /// Where the shared connection is found.
     control: PathBuf,
 }
@@ -58,6 +81,7 @@ impl Connection {
             host: host.name.clone(),
             address: host.address.clone(),
             config: host.config.clone(),
+            program: PathBuf::from("ssh"),
             // `%C` is a hash of address, port and user; a socket's name must be short.
             control: std::env::temp_dir().join(format!("gradus-{short}-%C")),
         }
@@ -68,12 +92,18 @@ impl Connection {
         &self.host
     }
 
-    /// `ssh` with common options; further options and the command are to be added.
-    fn ssh(&self) -> Command {
-        let mut ssh = Command::new("ssh");
+    /// `ssh` with the configuration of this machine.
+    fn configured(&self) -> Command {
+        let mut ssh = Command::new(&self.program);
         if let Some(config) = &self.config {
             ssh.arg("-F").arg(config);
         }
+        ssh
+    }
+
+    /// `ssh` with common options; further options and the command are to be added.
+    fn ssh(&self) -> Command {
+        let mut ssh = self.configured();
         // Passwords cannot be entered, and a machine that is gone must be noticed.
         for option in ["BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3"] {
             ssh.arg("-o").arg(option);
@@ -81,11 +111,25 @@ impl Connection {
         ssh
     }
 
-    /// A command on the machine, not started yet.
+    /// A command on the machine over the shared connection, not started yet. It begins at once, and is not tried again.
     pub fn command(&self, remote: &str) -> Command {
+        self.command_over(remote, true)
+    }
+
+    /// The same, over the shared connection or one of its own.
+    fn command_over(&self, remote: &str, is_shared: bool) -> Command {
         let mut ssh = self.ssh();
-        ssh.arg("-T").args(["-o", "ControlMaster=auto", "-o", "ControlPersist=60"]);
-        ssh.arg("-o").arg(format!("ControlPath={}", self.control.display()));
+        ssh.arg("-T");
+        match is_shared {
+            true => {
+                // What is no error, such as a banner, must not be taken for the reason of a failure.
+                ssh.args(["-o", "LogLevel=ERROR", "-o", "ControlMaster=auto", "-o", "ControlPersist=60"]);
+                ssh.arg("-o").arg(format!("ControlPath={}", self.control.display()));
+            }
+            false => {
+                ssh.args(OWN);
+            }
+        }
         ssh.arg(&self.address).arg("--").arg(remote);
         ssh
     }
@@ -94,7 +138,7 @@ impl Connection {
     /// input ends.
     pub fn forward(&self, remote: &str, local: &std::path::Path) -> Command {
         let mut ssh = self.ssh();
-        ssh.arg("-T").args(["-o", "ControlPath=none", "-o", "ExitOnForwardFailure=yes"]);
+        ssh.arg("-T").args(OWN).args(["-o", "ExitOnForwardFailure=yes"]);
         ssh.arg("-R").arg(format!("{remote}:{}", local.display()));
         ssh.arg(&self.address).arg("--").arg("echo open; cat > /dev/null");
         ssh
@@ -102,10 +146,7 @@ impl Connection {
 
     /// An interactive shell or command on the machine.
     pub fn interactive(&self, remote: &[String]) -> Command {
-        let mut ssh = Command::new("ssh");
-        if let Some(config) = &self.config {
-            ssh.arg("-F").arg(config);
-        }
+        let mut ssh = self.configured();
         ssh.arg(&self.address).args(remote);
         ssh
     }
@@ -129,51 +170,43 @@ impl Connection {
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<Vec<u8>, SshError> {
         let here = |source| SshError::Here { doing: format!("run `ssh {}`", self.address), source };
-        let mut command = self.command(remote);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(here)?;
-        let (output, complaint) = drain(&mut child);
-        let written = child.stdin.take().map_or(Ok(()), |mut pipe| write(&mut pipe));
-        let status = child.wait().map_err(here)?;
-        let (output, complaint) = (joined(output), joined(complaint));
-        if status.success() {
-            // Input that a successful command did not read is ignored.
-            return Ok(output);
-        }
-        let why = last_line(&complaint).unwrap_or_else(|| format!("it ended with {status}"));
-        if status.code() == Some(NO_CONNECTION) {
-            return Err(SshError::Connect { host: self.host.clone(), why });
-        }
-        let why = match written {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => format!("{why} ({error})"),
-            _ => why,
+        let remote = exchange::waiting(remote);
+        // A command that has begun has taken it.
+        let mut write = Some(write);
+        let mut input = |pipe: &mut dyn Write| write.take().map_or(Ok(()), |write| write(pipe));
+        let mut attempt = |is_shared: bool| {
+            let ssh = self.command_over(&remote, is_shared);
+            let tried = exchange::attempt(ssh, READY_WITHIN, &mut input).map_err(here)?;
+            Ok::<_, SshError>((verdict::judge(&tried.facts, is_shared), tried))
         };
-        Err(SshError::Failed { host: self.host.clone(), doing: doing.to_owned(), why })
+        let (mut verdict, mut tried) = attempt(true)?;
+        if verdict == TryVerdict::Again {
+            (verdict, tried) = attempt(false)?;
+        }
+        let (host, doing) = (self.host.clone(), doing.to_owned());
+        match verdict {
+            // Input that a successful command did not read is ignored.
+            TryVerdict::Done => Ok(tried.output),
+            TryVerdict::Unreached(Some(why)) => Err(SshError::Connect { host, why }),
+            TryVerdict::Unreached(None) | TryVerdict::Again => {
+                Err(SshError::Connect { host, why: self.without_reason() })
+            }
+            TryVerdict::Broken => Err(SshError::Broken { host, doing }),
+            TryVerdict::Failed(why) => {
+                let why = match tried.written {
+                    Err(error) if error.kind() != io::ErrorKind::BrokenPipe => format!("{why} ({error})"),
+                    _ => why,
+                };
+                Err(SshError::Failed { host, doing, why })
+            }
+        }
     }
-}
 
-type Drain = Option<std::thread::JoinHandle<Vec<u8>>>;
-
-/// Reads both outputs while the input is still being written.
-fn drain(child: &mut Child) -> (Drain, Drain) {
-    fn read(pipe: Option<impl Read + Send + 'static>) -> Drain {
-        let mut pipe = pipe?;
-        Some(std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let _ = pipe.read_to_end(&mut bytes);
-            bytes
-        }))
+    /// What is reported of an `ssh` that has failed without a message, with what to type to see more.
+    pub(super) fn without_reason(&self) -> String {
+        let config = self.config.as_ref().map_or(String::new(), |config| format!("-F {} ", config.display()));
+        format!("`ssh` gave no reason; `ssh -v {config}{} true` shows where it stops", self.address)
     }
-    (read(child.stdout.take()), read(child.stderr.take()))
-}
-
-fn joined(drain: Drain) -> Vec<u8> {
-    drain.and_then(|thread| thread.join().ok()).unwrap_or_default()
-}
-
-fn last_line(text: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(text);
-    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
 /// Quotes an argument for a shell.
@@ -193,12 +226,102 @@ mod tests {
         }
     }
 
+    /// A machine behind a stand-in for `ssh`: a script, in which `$over` is `shared` or `own`, and `$last` what the shell there
+    /// runs.
+    struct ScriptedMachine {
+        folder: tempfile::TempDir,
+        connection: Connection,
+    }
+
+    impl ScriptedMachine {
+        fn new(script: &str) -> ScriptedMachine {
+            let folder = tempfile::tempdir().unwrap();
+            let path = |name: &str| folder.path().join(name);
+            let begin = "over=own; for word do case $word in ControlMaster=auto) over=shared;; esac; last=$word; done";
+            let calls = format!("echo $over >> {}", quoted(&path("calls").to_string_lossy()));
+            std::fs::write(path("draft"), format!("#!/bin/sh\n{begin}\n{calls}\n{script}\n")).unwrap();
+            // Written by another process: while a child that another test starts has the file open, nobody can execute it.
+            let mut install = Command::new("install");
+            install.args(["-m", "755"]).args([path("draft"), path("ssh")]);
+            assert!(install.status().unwrap().success());
+            let host = Host {
+                name: "west".into(),
+                address: "me@west".into(),
+                config: None,
+                pool: None,
+                reach: crate::ssh::NodeReach::Tunnel,
+                rate: domain::Rate::default(),
+                node: domain::Node::default(),
+                is_drained: false,
+                is_prepared: true,
+                facts: None,
+                link: None,
+            };
+            let connection = Connection { program: path("ssh"), ..Connection::new(&host, "me") };
+            ScriptedMachine { folder, connection }
+        }
+
+        fn read(&self, name: &str) -> String {
+            std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_default()
+        }
+
+        /// Runs a command that leaves a trace; what came of it, over which connections it was tried, and how often it has run.
+        fn check(&self, remote: &str, input: &[u8]) -> (Result<String, String>, String, usize) {
+            let trace = quoted(&self.folder.path().join("trace").to_string_lossy());
+            let result = self.connection.run("count", &format!("echo ran >> {trace}; {remote}"), input);
+            let result = result.map(|output| String::from_utf8(output).unwrap()).map_err(|error| error.to_string());
+            (result, self.read("calls").replace('\n', " "), self.read("trace").lines().count())
+        }
+    }
+
+    const BROKEN: &str = "on `west`: cannot count: the SSH connection broke";
+
     #[test]
-    fn the_last_line_that_says_something_is_the_reason() {
-        assert_eq!(
-            last_line(b"Warning: added\nPermission denied (publickey).\r\n\n").unwrap(),
-            "Permission denied (publickey)."
-        );
-        assert_eq!(last_line(b" \n"), None);
+    fn a_command_that_a_dying_shared_connection_has_not_begun_runs_over_its_own() {
+        let machine = ScriptedMachine::new("[ $over = own ] || exit 255; exec sh -c \"$last\"");
+        let (result, calls, ran) = machine.check("cat", b"the whole input");
+        assert_eq!((result, &*calls, ran), (Ok("the whole input".to_owned()), "shared own ", 1));
+        // What another program there prints is not the sign that the command may begin.
+        let machine = ScriptedMachine::new("[ $over = own ] || { echo welcome; exit 255; }; exec sh -c \"$last\"");
+        let (result, calls, ran) = machine.check("cat", b"");
+        assert_eq!((result, &*calls, ran), (Ok(String::new()), "shared own ", 1));
+    }
+
+    #[test]
+    fn a_command_that_has_begun_when_its_connection_breaks_is_not_run_again() {
+        let machine = ScriptedMachine::new("sh -c \"$last\"; exit 255");
+        assert_eq!(machine.check("cat", b"input"), (Err(BROKEN.to_owned()), "shared ".to_owned(), 1));
+    }
+
+    #[test]
+    fn a_command_that_a_signal_has_ended_is_not_taken_for_a_connection() {
+        let machine = ScriptedMachine::new("exec sh -c \"$last\"");
+        let (result, calls, ran) = machine.check("kill -KILL $$", b"");
+        let why = result.unwrap_err();
+        assert!(why.starts_with("on `west`: cannot count: it was killed by signal 9"), "{why}");
+        assert_eq!((&*calls, ran), ("shared ", 1));
+        let (result, ..) = ScriptedMachine::new("exec sh -c \"$last\"").check("exit 255", b"");
+        assert_eq!(result.unwrap_err(), "on `west`: cannot count: it ended with exit code 254");
+    }
+
+    #[test]
+    fn a_machine_that_cannot_be_reached_is_reported_with_a_reason() {
+        let (result, calls, ran) = ScriptedMachine::new("exit 255").check("cat", b"");
+        let why = result.unwrap_err();
+        assert!(why.starts_with("cannot connect to `west` by SSH: ") && why.contains("`ssh -v me@west true`"), "{why}");
+        assert_eq!((&*calls, ran), ("shared own ", 0));
+        // A reason of the machine is one for every connection.
+        let machine = ScriptedMachine::new("echo 'me@west: Permission denied (publickey).' >&2; exit 255");
+        let (result, calls, _) = machine.check("cat", b"");
+        let expected = "cannot connect to `west` by SSH: me@west: Permission denied (publickey).";
+        assert_eq!((result.unwrap_err().as_str(), &*calls), (expected, "shared "));
+    }
+
+    #[test]
+    fn what_a_shell_prints_before_a_command_is_not_its_output() {
+        let machine = ScriptedMachine::new("echo welcome; printf prompt; exec sh -c \"$last\"");
+        let large = "line\n".repeat(100_000);
+        let (result, calls, ran) = machine.check("cat", large.as_bytes());
+        assert!(result.is_ok_and(|output| output == large) && calls == "shared " && ran == 1);
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
-use super::connection::{Connection, SshError, quoted};
+use super::connection::{Connection, SshError, last_line, quoted};
 
 /// Ensures that the name at which agents call leads to a tunnel's own socket, and prints [`HELD`]; anything else if that socket
 /// is gone. The arguments are the folder, the name, and what the socket's name ends with. Sockets and links that no tunnel has
@@ -75,9 +75,9 @@ impl Tunnel {
             };
         }
         drop(input);
-        let why = child.wait_with_output().map_err(here)?.stderr;
-        let why = String::from_utf8_lossy(&why).lines().last().unwrap_or("it said nothing").trim().to_owned();
-        failed(why)
+        let complaint = child.wait_with_output().map_err(here)?.stderr;
+        let complaint = String::from_utf8_lossy(&complaint);
+        failed(last_line(&complaint).map_or_else(|| connection.without_reason(), str::to_owned))
     }
 
     /// Whether its connection still stands.

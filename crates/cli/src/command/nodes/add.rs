@@ -240,6 +240,7 @@ fn describe(host: &mut Host, program: &Executables, owner: &str) {
 fn unprepared(error: &SshError, address: &str) -> String {
     match error {
         SshError::Connect { .. } => format!("try `ssh {address}` yourself: it must connect without a question"),
+        SshError::Broken { .. } => CONTINUES.to_owned(),
         SshError::Here { doing, source } if doing.starts_with("run `ssh") && source.kind() == ErrorKind::NotFound => {
             "install the SSH client here, such as with `apt install openssh-client`".to_owned()
         }
@@ -255,6 +256,10 @@ const NEEDS: &str = "a node needs Linux on x86-64 with glibc 2.35 or newer, such
 /// What to try when copying fails.
 const COPIES: &str = "check the free space in the home folder there, then type the same command again: it continues; \
                       `gradus nodes rm NAME` deletes what was copied";
+
+/// What to do where the connection broke.
+const CONTINUES: &str = "type the same command again: it continues with what has arrived; \
+                         `gradus nodes rm NAME` deletes what was copied";
 
 /// Describes the files that are copied, for the progress message.
 fn copies(settings: &GlobalSettings) -> &'static str {
@@ -320,5 +325,12 @@ mod tests {
         };
         assert_eq!(failed(bootstrap::RUN_GRADUS), NEEDS);
         assert_eq!(failed("install programs and libraries"), COPIES);
+    }
+
+    #[test]
+    fn a_copy_whose_connection_broke_is_to_be_continued() {
+        let (host, doing) = ("west".to_owned(), bootstrap::RUN_GRADUS.to_owned());
+        let hint = unprepared(&SshError::Broken { host, doing }, "a@west");
+        assert!(hint.starts_with("type the same command again") && hint != NEEDS, "{hint}");
     }
 }

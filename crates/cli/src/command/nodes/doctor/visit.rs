@@ -100,6 +100,11 @@ fn unreached(host: &Host, error: &SshError) -> Diagnosis {
                 host.address, host.name
             ),
         ),
+        SshError::Broken { .. } => (
+            "ssh",
+            "the network or its sshd ended a connection that had worked".to_owned(),
+            format!("`gradus doctor {}` again; if it breaks again, the log of its sshd may show why", host.name),
+        ),
         SshError::Failed { .. } | SshError::Here { .. } => (
             "programs",
             "gradus could not be copied there: the disk is full or read-only, or the home folder cannot be written"
