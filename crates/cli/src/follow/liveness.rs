@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cloud::local::{Probe, probe};
+use cloud::local::{Probe, probe, spooled};
 use domain::run::{RunState, Usage};
 use domain::wire::AgentEvent;
 use domain::{Elapsed, InstanceId, Offer, RunId, Timestamp};
@@ -95,7 +95,7 @@ pub fn by_the_clock(world: &World) -> BTreeMap<InstanceId, Elapsed> {
 /// The newest step that the machines of a run reported and no loop has read.
 pub fn unheard_step(home: &Home, world: &World, run: &Run) -> Option<u64> {
     let live = run.instances.iter().filter(|id| is_live(world, id));
-    let entries = live.filter_map(|id| look(home, id)).flat_map(|probe| probe.entries);
+    let entries = live.filter_map(|id| spooled(home.root(), id).ok()).flatten();
     let reports = entries.filter_map(|entry| match entry.event {
         AgentEvent::Reported { report, .. } => Some(report),
         AgentEvent::Prepared { .. } | AgentEvent::Started | AgentEvent::Ended { .. } => None,

@@ -28,7 +28,7 @@ use crate::provider::{Error, Sight};
 use node::{Folder, LaunchSpec, Lock, SCHEMA, containers, processes, session};
 
 pub use node::session::own as own_session;
-pub use probe::{Probe, probe};
+pub use probe::{Probe, probe, spooled};
 
 /// The provider's name.
 pub const NAME: &str = "local";

@@ -1,4 +1,4 @@
-//! The on-disk state of an instance on this machine: whether its agent lives, its rented time, and pending reports.
+//! The on-disk state of an instance on this machine: whether its agent lives, its rented time, and its reports.
 //!
 //! Unlike [`crate::Provider::sight`] it ends nothing, so read-only commands can use it at any time.
 
@@ -17,8 +17,6 @@ pub struct Probe {
     pub is_alive: bool,
     /// The rented time; `None` before the agent's first line in the meter.
     pub usage: Option<Usage>,
-    /// The agent's reports, delivered and pending, oldest first.
-    pub entries: Vec<Entry>,
 }
 
 /// Reads the state of an instance of the home; `None` if it was never launched.
@@ -32,7 +30,15 @@ pub fn probe(home: &Path, instance: &InstanceId) -> io::Result<Option<Probe>> {
     }
     // The lock is checked first: what is read after it was free is final.
     let is_alive = folder.is_held()?;
-    Ok(Some(Probe { is_alive, usage: folder.usage()?, entries: folder.unacknowledged()? }))
+    Ok(Some(Probe { is_alive, usage: folder.usage()? }))
+}
+
+/// The reports of the agent of an instance of the home that are on the disk, delivered and pending, oldest first.
+///
+/// # Errors
+/// If a file of the instance cannot be read.
+pub fn spooled(home: &Path, instance: &InstanceId) -> io::Result<Vec<Entry>> {
+    Folder::new(super::folder(home, instance)).unacknowledged()
 }
 
 #[cfg(test)]
@@ -68,6 +74,7 @@ mod tests {
         let usage = Some(Usage { started: Timestamp(7), elapsed: Elapsed(3) });
         let seen = probe(home.path(), &instance).unwrap().unwrap();
         assert_eq!((seen.is_alive, seen.usage), (true, usage));
+        assert_eq!(spooled(home.path(), &instance).unwrap(), []);
         drop(lock);
         // A process that another test is about to start has a copy of the lock until it executes its program.
         let mut seen = probe(home.path(), &instance).unwrap().unwrap();
