@@ -1,6 +1,8 @@
 //! The shell around [`control::Supervisor`]: it has the clock, the files, the socket and the processes, and decides
 //! only about the running attempt.
 
+mod read_back;
+
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -14,7 +16,7 @@ use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, Start};
 use domain::{Elapsed, RunId};
 use node::facts::ProgramUser;
-use node::{Folder, LaunchSpec, Lock, Spool};
+use node::{Folder, LaunchSpec, Lock, Spool, SpoolPart};
 
 use crate::attempt::Attempt;
 use crate::clock::Clock;
@@ -28,6 +30,7 @@ use crate::reclaim::{self, MetadataService};
 use crate::tools::Tools;
 use crate::travel::{LeftFiles, LoopFiles, RemoteLoop};
 use crate::{AgentSettings, Error, Patience, signals};
+use read_back::SpoolReader;
 
 /// A loop that has not answered for longer is away: what would be reported now may be wrong when it is back.
 const HEARD_WITHIN: Elapsed = Elapsed(30_000_000);
@@ -70,6 +73,7 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
     let client = LoopClient::start(place.clone(), patience.call, events.clone());
     let first_answer = Elapsed::from_std(patience.first_answer);
     let first_answer = spec.first_answer.map_or(first_answer, |time| first_answer.min(Elapsed(time.micros())));
+    let reader = SpoolReader::start(events.clone());
     let mut agent = Agent {
         supervisor: Supervisor::new(spec.instance.clone(), clock.started(), first_answer).with_incarnation(drawn()),
         clock,
@@ -77,6 +81,7 @@ pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Err
         client,
         place,
         spool,
+        reader,
         patience,
         attempt: None,
         folder: settings.folder.clone(),
@@ -122,6 +127,7 @@ struct Agent {
     client: LoopClient,
     place: LoopPlace,
     spool: Spool,
+    reader: SpoolReader,
     patience: Patience,
     attempt: Option<Attempt>,
     folder: std::path::PathBuf,
@@ -165,6 +171,7 @@ impl Agent {
                 (!events.is_empty()).then_some(SupervisorInput::Happened { attempt: id, events })
             }
             Wakeup::Answered(reply) => Some(SupervisorInput::Answered(reply.ok().map(Box::new))),
+            Wakeup::ReadBack(SpoolPart { through, entries }) => Some(SupervisorInput::ReadBack { through, entries }),
             Wakeup::Signalled => Some(SupervisorInput::Signalled),
             Wakeup::ReclaimNotice(left) => Some(SupervisorInput::ReclaimNotice(Elapsed::from_std(left))),
             Wakeup::OfMachine(report) => {
@@ -201,13 +208,14 @@ impl Agent {
             for output in self.supervisor.step(input, now) {
                 match output {
                     SupervisorOutput::Write(entry) => {
-                        // It is in memory even if the disk fails, and an event that is not sent would be the greater
-                        // loss.
+                        // A decision is in memory even if the disk fails, and one that is not sent would be the greater
+                        // loss. Measurements that only the disk had to keep are counted when they are read back.
                         let _ = self.spool.write(&entry, is_decision(&entry.event));
                     }
-                    SupervisorOutput::Forget { all } => {
-                        let _ = self.spool.forget(all);
+                    SupervisorOutput::Forget { before } => {
+                        let _ = self.spool.forget(before);
                     }
+                    SupervisorOutput::ReadBack(range) => self.reader.read(self.spool.find(range.entries, range.bytes)),
                     SupervisorOutput::Call(heartbeat) => self.client.send(heartbeat),
                     SupervisorOutput::Begin(start) => inputs.extend(self.begin(*start)),
                     SupervisorOutput::Go { nodes } => {

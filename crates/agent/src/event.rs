@@ -9,6 +9,7 @@ use std::time::Duration;
 use domain::rank::{Report, SignOfLife};
 use domain::wire::HeartbeatReply;
 use domain::{AttemptId, Finding};
+use node::SpoolPart;
 
 use crate::attempt::program::{Container, SetupKey};
 use crate::attempt::workdir::Placed;
@@ -22,6 +23,8 @@ pub enum Wakeup {
     Attempt(AttemptId, AttemptEvent),
     /// The loop's answer to a call, or why there is none.
     Answered(Result<HeartbeatReply, String>),
+    /// Measurements that were read back from the spool.
+    ReadBack(SpoolPart),
     /// A signal asked the agent to end.
     Signalled,
     /// The provider takes the machine back after so long.

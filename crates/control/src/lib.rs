@@ -14,4 +14,7 @@ pub use controller::{
     CallId, Controller, ControllerInput, ControllerOutput, Mistake, Now, OperationNote, ReplyId, ReplyToAgent,
     WatchedWork,
 };
-pub use supervisor::{Departure, EntryQueue, StopReason, Supervisor, SupervisorInput, SupervisorOutput, is_decision};
+pub use supervisor::{
+    Departure, EntryQueue, QueueMemory, SpoolRange, StopReason, Supervisor, SupervisorInput, SupervisorOutput,
+    is_decision,
+};

@@ -1,6 +1,6 @@
 //! A simulated machine: the cloud's state of it, the agent on it, and the ranks of its attempt.
 
-use control::{Supervisor, SupervisorInput, SupervisorOutput};
+use control::{QueueMemory, SpoolRange, Supervisor, SupervisorInput, SupervisorOutput};
 use domain::wire::{Entry, NodeRank};
 use domain::{AttemptId, Elapsed, Fence, InstanceId, Rate, RunId, Timestamp};
 
@@ -23,8 +23,10 @@ pub(crate) struct Machine {
     pub timer: u64,
     /// Number of the newest call, so that a late reply is known.
     pub call: u64,
-    /// The agent's spool on disk.
+    /// The decisions in the agent's spool on disk.
     pub spool: Vec<Entry>,
+    /// The measurements there.
+    pub measured: Vec<Entry>,
     pub rank: Option<Rank>,
     /// The agent hangs forever.
     pub is_frozen: bool,
@@ -79,6 +81,7 @@ impl Machine {
             timer: 0,
             call: 0,
             spool: Vec::new(),
+            measured: Vec::new(),
             rank: None,
             is_frozen: false,
             cut_until: 0,
@@ -110,12 +113,18 @@ impl Machine {
     /// Starts the agent.
     pub(crate) fn boot(&mut self, now: u64, wall: i64, incarnation: u64) -> Vec<SupervisorOutput> {
         let agent = Supervisor::new(self.instance.clone(), Timestamp(wall), Elapsed(self.first_answer));
-        let mut agent = agent.with_incarnation(incarnation);
+        let mut agent = agent.with_incarnation(incarnation).with_memory(MEMORY);
+        self.measured.clear();
         self.boots = Some(now);
         self.renewed = now;
         let outputs = agent.step(SupervisorInput::Timer, Elapsed(0));
         self.agent = Some(agent);
         outputs
+    }
+
+    /// The measurements in its spool that its agent reads back.
+    pub(crate) fn measured_in(&self, range: &SpoolRange) -> Vec<Entry> {
+        self.measured.iter().filter(|entry| range.entries.contains(&entry.seq)).cloned().collect()
     }
 
     /// Time since the agent started.
@@ -132,6 +141,9 @@ impl Machine {
         self.ended.is_none()
     }
 }
+
+/// Memory of an agent for measurements that wait: so little that it reads some back whenever calls are lost.
+const MEMORY: QueueMemory = QueueMemory { entries: 2, bytes: 1 << 20 };
 
 /// How long an agent waits for the first answer.
 const FIRST_ANSWER: u64 = 120_000_000;

@@ -1,8 +1,9 @@
 //! Messages over the network: calls to the cloud, heartbeats, and replies. All may be delayed, lost or duplicated.
 
 use control::{CallId, ControllerInput, ReplyId};
+use domain::rank::Report;
 use domain::rental::{MachineHandle, ProviderAnswer, ProviderCall, Refusal};
-use domain::wire::{AgentCommand, Heartbeat, HeartbeatReply};
+use domain::wire::{AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply};
 use plan::Policy;
 
 use crate::rule::Rule;
@@ -11,6 +12,9 @@ use crate::simulation::{ReplyTo, SimEvent, Simulation};
 
 /// After so long a call that was not answered counts as in doubt.
 const DEADLINE: u64 = 15 * SECOND;
+
+/// An agent that has no reply after so long takes its call for lost.
+const CALL_DEADLINE: u64 = 15 * SECOND;
 
 impl Simulation {
     pub(crate) fn call(&mut self, life: u64, id: CallId, mut call: ProviderCall) {
@@ -50,6 +54,27 @@ impl Simulation {
         }
         let arrives = self.now + self.delay();
         self.at(arrives, SimEvent::CallArrives { life, id, call, is_answered: true });
+    }
+
+    /// An agent calls.
+    pub(crate) fn heartbeat(&mut self, handle: &MachineHandle, heartbeat: Box<Heartbeat>) {
+        let now = self.now;
+        if heartbeat.entries.iter().any(is_loss) {
+            self.violate(format!("the agent of {} has dropped measurements that its disk had", heartbeat.instance));
+        }
+        let Some(machine) = self.cloud.machines.get(handle) else { return };
+        let (call, is_cut) = (machine.call, now < machine.cut_until);
+        let handle = handle.clone();
+        self.at(now + CALL_DEADLINE, SimEvent::ReplyArrives { handle: handle.clone(), call, reply: None });
+        if is_cut || self.chance(self.scenario.loss) {
+            return;
+        }
+        if self.chance(self.scenario.repeat) {
+            let again = now + self.delay() + self.draws.below(5 * SECOND);
+            self.at(again, SimEvent::HeartbeatArrives { handle: handle.clone(), call, heartbeat: heartbeat.clone() });
+        }
+        let arrives = now + self.delay();
+        self.at(arrives, SimEvent::HeartbeatArrives { handle, call, heartbeat });
     }
 
     pub(crate) fn answer(&mut self, time: u64, life: u64, id: CallId, answer: ProviderAnswer) {
@@ -142,4 +167,9 @@ impl Simulation {
         self.replies.insert(ReplyId(self.last_reply), to);
         ReplyId(self.last_reply)
     }
+}
+
+/// Whether an agent says that measurements are lost.
+fn is_loss(entry: &Entry) -> bool {
+    matches!(&entry.event, AgentEvent::Reported { report: Report::Note { text }, .. } if text.contains("were dropped"))
 }

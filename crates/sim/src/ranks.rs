@@ -15,9 +15,6 @@ use crate::scenario::SECOND;
 use crate::simulation::{ABANDONED, SimEvent, Simulation};
 use crate::verdict::parts;
 
-/// An agent that has no reply after so long takes its call for lost.
-const CALL_DEADLINE: u64 = 15 * SECOND;
-
 /// How long a rank may take to save a checkpoint, where its order states no time.
 const SAVE_WITHIN: u64 = 60 * SECOND;
 
@@ -75,14 +72,22 @@ impl Simulation {
             let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
             match output {
                 SupervisorOutput::Write(entry) => {
+                    if matches!(entry.event, AgentEvent::Reported { .. }) {
+                        machine.measured.push(entry.clone());
+                    }
                     if is_decision(&entry.event) && self.rule != Some(Rule::DecisionsAreSpooled) {
                         machine.spool.push(entry);
                     }
                 }
-                SupervisorOutput::Forget { all } => {
-                    if all && self.draws.below(2) == 0 {
+                SupervisorOutput::Forget { before } => {
+                    machine.measured.retain(|entry| entry.seq >= before);
+                    if self.draws.below(2) == 0 {
                         machine.spool.clear();
                     }
+                }
+                SupervisorOutput::ReadBack(range) => {
+                    let (through, entries) = (*range.entries.end(), machine.measured_in(&range));
+                    self.tell_agent(handle, SupervisorInput::ReadBack { through, entries });
                 }
                 SupervisorOutput::Call(heartbeat) => self.heartbeat(handle, Box::new(heartbeat)),
                 SupervisorOutput::Begin(start) => self.begin(handle, &start),
@@ -115,23 +120,6 @@ impl Simulation {
             true => machine.end(now),
             false => machine.lose_agent(),
         }
-    }
-
-    fn heartbeat(&mut self, handle: &MachineHandle, heartbeat: Box<domain::wire::Heartbeat>) {
-        let now = self.now;
-        let Some(machine) = self.cloud.machines.get(handle) else { return };
-        let (call, is_cut) = (machine.call, now < machine.cut_until);
-        let handle = handle.clone();
-        self.at(now + CALL_DEADLINE, SimEvent::ReplyArrives { handle: handle.clone(), call, reply: None });
-        if is_cut || self.chance(self.scenario.loss) {
-            return;
-        }
-        if self.chance(self.scenario.repeat) {
-            let again = now + self.delay() + self.draws.below(5 * SECOND);
-            self.at(again, SimEvent::HeartbeatArrives { handle: handle.clone(), call, heartbeat: heartbeat.clone() });
-        }
-        let arrives = now + self.delay();
-        self.at(arrives, SimEvent::HeartbeatArrives { handle, call, heartbeat });
     }
 
     fn begin(&mut self, handle: &MachineHandle, start: &Start) {

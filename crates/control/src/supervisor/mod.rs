@@ -6,6 +6,8 @@
 //! has failed too, the attempt is ended (its state saved first) and the agent leaves. A machine that was suspended past
 //! its lease therefore calls once more before it gives up.
 
+mod backlog;
+mod exchange;
 mod lease;
 mod queue;
 mod reason;
@@ -13,9 +15,11 @@ mod reason;
 use std::collections::BTreeMap;
 
 use domain::run::AttemptEnd;
-use domain::wire::{self, AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, NodeAddress, NodeRank, Start};
+use domain::wire::{self, AgentCommand, AgentEvent, Heartbeat, HeartbeatReply, NodeAddress, NodeRank, Start};
 use domain::{AttemptId, Duration, Elapsed, InstanceId, Timestamp};
 
+pub use backlog::{QueueMemory, SpoolRange};
+pub use exchange::{SupervisorInput, SupervisorOutput};
 use lease::{Lease, after};
 pub use queue::{EntryQueue, is_decision};
 use reason::Reclaim;
@@ -36,63 +40,6 @@ const BATCH: usize = 2000;
 
 /// How long a signalled agent tries to deliver pending reports, in microseconds.
 const LAST_CALL: u64 = 300_000;
-
-/// An input of the supervisor.
-#[derive(Debug, Clone, PartialEq)]
-pub enum SupervisorInput {
-    /// The call in flight was answered; `None` if it failed.
-    Answered(Option<Box<HeartbeatReply>>),
-    /// The attempt that runs has these to report.
-    Happened {
-        /// The attempt; inputs about another one are ignored.
-        attempt: AttemptId,
-        /// What, oldest first.
-        events: Vec<AgentEvent>,
-    },
-    /// The attempt has ended without leftovers; or it could not start.
-    Ended {
-        /// Which.
-        attempt: AttemptId,
-        /// How it ended.
-        end: AttemptEnd,
-    },
-    /// A signal asked the agent to end.
-    Signalled,
-    /// The provider has announced that it reclaims the machine after this time.
-    ReclaimNotice(Elapsed),
-    /// Time has passed.
-    Timer,
-}
-
-/// An output of the supervisor; outputs are carried out in order.
-#[derive(Debug, Clone, PartialEq)]
-pub enum SupervisorOutput {
-    /// Record an entry. One whose loss would cost work ([`is_decision`]) is synced before later outputs.
-    Write(Entry),
-    /// Recorded entries may be dropped: all of them, or only those that are not decisions.
-    Forget {
-        /// Whether no entry is pending.
-        all: bool,
-    },
-    /// Call the loop; one call is under way at a time.
-    Call(Heartbeat),
-    /// Begin an attempt.
-    Begin(Box<Start>),
-    /// Start the ranks of the attempt on several machines that runs, unless they were started.
-    Go {
-        /// Its machines by node rank.
-        nodes: Vec<NodeAddress>,
-    },
-    /// Ask the attempt that runs to end.
-    End {
-        /// Why, and so how fast.
-        why: StopReason,
-        /// Timeout of the call; `None` for the agent's own limit.
-        within: Option<Elapsed>,
-    },
-    /// It is over; the agent ends.
-    Leave(Departure),
-}
 
 /// The agent's state.
 #[derive(Debug)]
@@ -167,6 +114,11 @@ impl Supervisor {
         Supervisor { incarnation, ..self }
     }
 
+    /// The same with so much memory for measurements that wait.
+    pub fn with_memory(self, memory: QueueMemory) -> Supervisor {
+        Supervisor { queue: EntryQueue::with_memory(memory), ..self }
+    }
+
     /// Handles one input at the time `now`, which is not before the last one, and returns outputs.
     pub fn step(&mut self, input: SupervisorInput, now: Elapsed) -> Vec<SupervisorOutput> {
         match input {
@@ -180,12 +132,19 @@ impl Supervisor {
             SupervisorInput::Ended { attempt, end } => self.ended(&attempt, end, now),
             SupervisorInput::Signalled => self.leave(Departure::Signalled, StopReason::Signalled, now),
             SupervisorInput::ReclaimNotice(left) => self.noticed(left, now),
+            SupervisorInput::ReadBack { through, entries } => {
+                let note = self.queue.restore(through, entries);
+                self.out.extend(note.map(SupervisorOutput::Write));
+            }
             SupervisorInput::Timer => {}
         }
         if self.leaving.is_none() && (self.lease.is_refused || self.money_ends().is_some_and(|ends| now > ends)) {
             self.leave(Departure::LeaseOver, StopReason::LeaseOver, now);
         }
         self.depart(now);
+        if !self.has_left {
+            self.out.extend(self.queue.read_back().map(SupervisorOutput::ReadBack));
+        }
         if !self.has_left && !self.calls.is_under_way && self.call_due() <= now {
             self.call(now);
         }
@@ -217,7 +176,7 @@ impl Supervisor {
             self.out.push(SupervisorOutput::Write(entry));
         }
         if self.queue.is_decided() {
-            self.out.push(SupervisorOutput::Forget { all: self.queue.is_empty() });
+            self.out.push(SupervisorOutput::Forget { before: self.queue.oldest() });
         }
         for order in reply.orders {
             match order {
@@ -389,10 +348,10 @@ impl Supervisor {
         let is_news = self.reclaim.is_some_and(|reclaim| !reclaim.is_told);
         // Measurements wait for the next call while steps are made, as long as one call carries them.
         let is_over = self.attempt.is_none() || self.leaving.is_some();
-        let is_behind = !self.queue.is_decided() || self.queue.measurements() >= BATCH / 2 || is_over;
+        let is_behind = !self.queue.is_decided() || self.queue.ready() >= BATCH / 2 || is_over;
         let wanted = match self.queue.is_urgent() || is_news {
             true => Elapsed(0),
-            false if is_behind && !self.queue.is_empty() && !self.queue.is_refused() => after(self.calls.last, GAP),
+            false if is_behind && self.queue.can_send() && !self.queue.is_refused() => after(self.calls.last, GAP),
             false => self.calls.next,
         };
         wanted.min(self.lease.ends()).max(self.calls.not_before)

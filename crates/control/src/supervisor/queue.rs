@@ -1,9 +1,9 @@
 //! An agent's reports that the loop has not acknowledged yet.
 //!
 //! Decisions and measurements are two streams that the loop acknowledges independently, so measurements that it cannot
-//! store never hold back the end of an attempt. They share one numbering. Decisions are queued indefinitely; of
-//! measurements only the newest are, and a note reports how many were dropped. A call carries what the loop takes at once: a
-//! program chooses how long its notes are.
+//! store never hold back the end of an attempt. They share one numbering. Decisions are queued in memory indefinitely;
+//! measurements in memory and in the spool (`backlog`), and a note reports how many the spool has dropped. A call
+//! carries what the loop takes at once: a program chooses how long its notes are.
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,7 @@ use domain::AttemptId;
 use domain::rank::Report;
 use domain::wire::{AgentEvent, Entry, HEARTBEAT_MAX};
 
-/// Maximum number of queued measurements, about 20 MB of memory; older ones are dropped.
-const MOST: usize = 50_000;
-
-/// Bytes of queued measurements, at most, as they are sent; older ones are dropped.
-const MOST_BYTES: usize = 64 << 20;
+use super::backlog::{Backlog, QueueMemory, QueuedEntry, SpoolRange};
 
 /// Bytes of the entries of a call: well below what the loop takes, and one entry at least.
 const SEND_BYTES: usize = HEARTBEAT_MAX / 4;
@@ -29,78 +25,82 @@ pub struct EntryQueue {
     last: u64,
     /// Events whose loss would cost work, oldest first.
     decisions: VecDeque<QueuedEntry>,
-    /// Reports of which the loop keeps the measurement, oldest first. Some are decisions too.
-    measurements: VecDeque<QueuedEntry>,
-    /// Bytes of those.
-    measured_bytes: usize,
+    /// Reports of which the loop keeps the measurement. Some are decisions too.
+    measurements: Backlog,
     /// The newest measurement of those that were all sent.
     offered: u64,
     /// Whether the loop failed to store the measurements of the last call.
     is_refused: bool,
-    /// Measurements dropped since the last note of it.
-    dropped: u64,
+    /// The attempt that reported last.
+    attempt: Option<AttemptId>,
     urgent: bool,
 }
 
-/// An entry, and how long it is in a call.
-#[derive(Debug, Clone)]
-struct QueuedEntry {
-    entry: Entry,
-    bytes: usize,
-}
-
 impl EntryQueue {
+    /// An empty queue with so much memory for measurements.
+    pub fn with_memory(memory: QueueMemory) -> EntryQueue {
+        EntryQueue { measurements: Backlog::with_limit(memory), ..EntryQueue::default() }
+    }
+
     /// Adds an event, and returns it as it is to be written down.
     pub fn push(&mut self, attempt: &AttemptId, event: AgentEvent) -> Entry {
         let is_decision = is_decision(&event);
         let is_measurement = matches!(event, AgentEvent::Reported { .. });
         self.last += 1;
         let entry = Entry { seq: self.last, attempt: attempt.clone(), event };
-        let queued = QueuedEntry { bytes: json_length(&entry), entry: entry.clone() };
+        let queued = QueuedEntry::new(entry.clone());
         if is_decision {
             self.decisions.push_back(queued.clone());
         }
-        if is_measurement {
-            self.measured_bytes += queued.bytes;
-            self.measurements.push_back(queued);
-            while self.measurements.len() > MOST || self.measured_bytes > MOST_BYTES && self.measurements.len() > 1 {
-                self.take_measurement();
-                self.dropped += 1;
-            }
+        match is_measurement {
+            true => self.measurements.push(queued),
+            false => self.measurements.pass(entry.seq),
+        }
+        if self.attempt.as_ref() != Some(attempt) {
+            self.attempt = Some(attempt.clone());
         }
         self.urgent |= is_decision;
         entry
     }
 
     /// Drops the decisions up to `decided` and, of the measurements that were sent, those up to `measured`. Returns a
-    /// note about dropped measurements once they are stored again.
+    /// note about dropped measurements once they are stored again, and memory has all that wait.
     pub fn acknowledge(&mut self, decided: u64, measured: u64) -> Option<Entry> {
         while self.decisions.front().is_some_and(|queued| queued.entry.seq <= decided) {
             self.decisions.pop_front();
         }
         let offered = self.offered;
-        let first = self.measurements.front().map(|queued| queued.entry.seq);
-        self.is_refused = first.is_some_and(|seq| measured < seq && seq <= offered);
+        self.is_refused = self.measurements.first().is_some_and(|seq| measured < seq && seq <= offered);
         let kept = measured.min(offered);
         let mut note = None;
-        while self.measurements.front().is_some_and(|queued| queued.entry.seq <= kept) {
-            if let Some(entry) = self.take_measurement() {
-                note = self.tell_dropped(&entry.attempt).or(note);
+        while self.measurements.first().is_some_and(|seq| seq <= kept) {
+            let popped = self.measurements.pop();
+            // While some are only in the spool, more may turn out to be dropped, and the note itself.
+            if let Some(entry) = popped.filter(|_| !self.measurements.is_spilled()) {
+                note = self.note_dropped(&entry.attempt).or(note);
             }
         }
         note
     }
 
-    /// Takes the oldest measurement out.
-    fn take_measurement(&mut self) -> Option<Entry> {
-        let QueuedEntry { entry, bytes } = self.measurements.pop_front()?;
-        self.measured_bytes -= bytes;
-        Some(entry)
+    /// What is to be read back from the spool now, if anything; then [`EntryQueue::restore`] is called with it, once.
+    pub fn read_back(&mut self) -> Option<SpoolRange> {
+        self.measurements.read_back()
     }
 
-    fn tell_dropped(&mut self, attempt: &AttemptId) -> Option<Entry> {
-        let dropped = std::mem::take(&mut self.dropped);
-        let text = format!("{dropped} measurements were dropped: the control loop could not keep them");
+    /// Takes in what was read back: all that the spool has of the range up to entry `through`, oldest first. Returns a note
+    /// about dropped measurements if no measurement waits with whose acknowledgement there would be one.
+    pub fn restore(&mut self, through: u64, entries: Vec<Entry>) -> Option<Entry> {
+        self.measurements.restore(through, entries);
+        let attempt = self.attempt.clone().filter(|_| self.measurements.is_empty())?;
+        self.note_dropped(&attempt)
+    }
+
+    fn note_dropped(&mut self, attempt: &AttemptId) -> Option<Entry> {
+        let dropped = self.measurements.take_dropped();
+        let text = format!(
+            "{dropped} measurements were dropped: while they waited for the control loop, the disk could not hold them"
+        );
         (dropped > 0).then(|| self.push(attempt, AgentEvent::Reported { rank: 0, report: Report::Note { text } }))
     }
 
@@ -112,8 +112,8 @@ impl EntryQueue {
         // The answer acknowledges all decisions before the last entry, so nothing is sent behind one that is left out.
         let room = if decisions == self.decisions.len() { count - decisions } else { 0 };
         let room = if self.is_refused { room.min(PROBE) } else { room };
-        let (measurements, _) = fitting(&self.measurements, room, (bytes, decisions == 0));
-        let measured = self.measurements.iter().take(measurements);
+        let (measurements, _) = fitting(self.measurements.held(), room, (bytes, decisions == 0));
+        let measured = self.measurements.held().iter().take(measurements);
         self.offered = measured.clone().next_back().map_or(0, |queued| queued.entry.seq);
         let all = self.decisions.iter().take(decisions).chain(measured);
         let mut entries: Vec<Entry> = all.map(|queued| queued.entry.clone()).collect();
@@ -132,9 +132,25 @@ impl EntryQueue {
         self.decisions.is_empty()
     }
 
-    /// How many measurements wait.
-    pub fn measurements(&self) -> usize {
-        self.measurements.len()
+    /// Whether a call would carry something: not while the rest is being read back.
+    pub fn can_send(&self) -> bool {
+        !self.decisions.is_empty() || self.ready() > 0
+    }
+
+    /// The number before which every entry was acknowledged or dropped.
+    pub fn oldest(&self) -> u64 {
+        let decision = self.decisions.front().map(|queued| queued.entry.seq);
+        decision.into_iter().chain(self.measurements.oldest()).min().unwrap_or(self.last + 1)
+    }
+
+    /// How many measurements the next calls can carry before more are read back.
+    pub fn ready(&self) -> usize {
+        self.measurements.held().len()
+    }
+
+    /// Memory that measurements take now.
+    pub fn memory(&self) -> QueueMemory {
+        self.measurements.memory()
     }
 
     /// Whether only measurements wait, and the loop cannot keep them now.
@@ -163,11 +179,6 @@ fn fitting(queue: &VecDeque<QueuedEntry>, count: usize, (bytes, may_be_alone): (
     (number, left)
 }
 
-/// Bytes of an entry as it is sent.
-fn json_length(entry: &Entry) -> usize {
-    serde_json::to_vec(entry).map_or(0, |text| text.len())
-}
-
 /// Whether losing the event would cost work; measurements would not.
 pub fn is_decision(event: &AgentEvent) -> bool {
     match event {
@@ -190,6 +201,14 @@ mod tests {
 
     use super::*;
 
+    fn note(text: &str) -> AgentEvent {
+        AgentEvent::Reported { rank: 0, report: Report::Note { text: text.to_owned() } }
+    }
+
+    fn numbers(entries: &[Entry]) -> Vec<u64> {
+        entries.iter().map(|entry| entry.seq).collect()
+    }
+
     /// Sends and acknowledges everything; the numbers of the entries of each call, none of which is too long.
     fn calls(queue: &mut EntryQueue) -> Vec<Vec<u64>> {
         let mut calls = Vec::new();
@@ -207,20 +226,19 @@ mod tests {
     fn no_call_is_longer_than_the_loop_takes_however_long_notes_are() {
         let attempt = AttemptId::new("digits-1-a1");
         let mut queue = EntryQueue::default();
-        let note = |bytes: usize| {
-            let report = Report::Note { text: "a".repeat(bytes) };
-            AgentEvent::Reported { rank: 0, report }
-        };
+        let note = |bytes: usize| note(&"a".repeat(bytes));
         for _ in 0..3 {
             queue.push(&attempt, note(SEND_BYTES / 2 - 1000));
         }
         queue.push(&attempt, note(SEND_BYTES));
         assert_eq!(calls(&mut queue), [vec![1, 2], vec![3], vec![4]], "the longest is sent alone");
-        // Of those that the loop cannot keep, only so much waits.
+        // Of those that the loop cannot keep, memory has only so much.
+        let most = QueueMemory::default().bytes;
         for _ in 0..4 {
-            queue.push(&attempt, note(MOST_BYTES / 2));
+            queue.push(&attempt, note(most / 2));
         }
-        assert_eq!(queue.measurements(), 1);
+        let memory = queue.memory();
+        assert!(memory.entries == 1 && memory.bytes <= most, "{memory:?}");
     }
 
     #[test]
@@ -231,44 +249,112 @@ mod tests {
             let finding = Finding::new(Cause::ExitCode, "a".repeat(SEND_BYTES / 3 * 2));
             queue.push(&attempt, AgentEvent::Ended { end: AttemptEnd::Failed { finding, exit_code: None } });
         }
-        queue.push(&attempt, AgentEvent::Reported { rank: 0, report: Report::Note { text: "a".into() } });
+        queue.push(&attempt, note("a"));
         assert_eq!(calls(&mut queue), [vec![1], vec![2, 3]]);
     }
 
     #[test]
     fn an_end_is_sent_however_many_measurements_nobody_keeps() {
         let attempt = AttemptId::new("digits-1-a1");
-        let mut queue = EntryQueue::default();
-        let note = |text: &str| AgentEvent::Reported { rank: 0, report: Report::Note { text: text.to_owned() } };
-        let end = AgentEvent::Ended { end: domain::run::AttemptEnd::Succeeded };
-        queue.push(&attempt, AgentEvent::Started);
-        for _ in 0..MOST + 10 {
-            queue.push(&attempt, note("a"));
-        }
-        queue.push(&attempt, end.clone());
+        let mut queue = EntryQueue::with_memory(QueueMemory { entries: 100, bytes: 1 << 20 });
+        let end = AgentEvent::Ended { end: AttemptEnd::Succeeded };
+        let mut spool = vec![queue.push(&attempt, AgentEvent::Started)];
+        spool.extend((0..110).map(|_| queue.push(&attempt, note("a"))));
+        spool.push(queue.push(&attempt, end.clone()));
         let sent = queue.send(2000);
-        assert_eq!((sent.len(), &sent[0].event, &sent[1999].event), (2000, &AgentEvent::Started, &end));
-        queue.acknowledge(sent[1999].seq, 0);
-        assert!(queue.is_refused() && !queue.is_empty());
-        let probe = queue.send(2000);
-        assert_eq!(probe.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [12], "the ten oldest were dropped");
-        queue.acknowledge(12, 12);
+        assert_eq!((sent.len(), &sent[0].event, &sent[101].event), (102, &AgentEvent::Started, &end));
+        queue.acknowledge(112, 0);
+        assert!(queue.is_refused() && !queue.is_empty() && queue.is_decided());
+        assert_eq!(numbers(&queue.send(2000)), [2], "one is enough to notice that they are stored again");
+        assert_eq!(queue.acknowledge(2, 2), None);
         assert!(!queue.is_refused());
-        // All remaining entries are sent once the loop stores them, and a note reports the missing ones.
-        let mut texts = Vec::new();
+        assert_eq!(queue.read_back(), None, "memory has no space yet");
+        // All remaining ones are sent once the loop stores them, and nothing was dropped.
+        let mut heard = vec![2];
         while !queue.is_empty() {
-            let sent = queue.send(2000);
-            let last = sent.last().unwrap().seq;
-            texts.extend(sent.into_iter().filter(|entry| entry.event != note("a")).map(|entry| entry.event));
-            queue.acknowledge(last, last);
+            if let Some(SpoolRange { entries, .. }) = queue.read_back() {
+                let read = spool.iter().filter(|entry| entries.contains(&entry.seq)).cloned().collect();
+                assert_eq!(queue.restore(*entries.end(), read), None);
+            }
+            let sent = numbers(&queue.send(2000));
+            assert_eq!(queue.acknowledge(*sent.last().unwrap(), *sent.last().unwrap()), None);
+            heard.extend(sent);
         }
-        assert_eq!(texts, [note("10 measurements were dropped: the control loop could not keep them")]);
+        assert_eq!(heard, (2..=111).collect::<Vec<u64>>());
+        assert_eq!(queue.oldest(), 113);
+    }
+
+    #[test]
+    fn a_note_says_how_many_measurements_the_spool_no_longer_had() {
+        let attempt = AttemptId::new("digits-1-a1");
+        let dropped = |count: u64| {
+            note(&format!(
+                "{count} measurements were dropped: while they waited for the control loop, the disk could not hold them"
+            ))
+        };
+        let range = |entries| Some(SpoolRange { entries, bytes: 1 << 17 });
+        let mut queue = EntryQueue::with_memory(QueueMemory { entries: 10, bytes: 1 << 20 });
+        let mut spool: Vec<Entry> = (0..13).map(|_| queue.push(&attempt, note("a"))).collect();
+        spool.push(queue.push(&attempt, AgentEvent::Started));
+        spool.push(queue.push(&attempt, note("a")));
+        assert_eq!((queue.ready(), queue.oldest()), (10, 1));
+        queue.send(2000);
+        queue.acknowledge(14, 10);
+        assert_eq!((queue.ready(), queue.oldest()), (0, 11));
+        // Of measurements 11, 12, 13 and 15 the first two are gone, and 14 is none.
+        assert_eq!(queue.read_back(), range(11..=12));
+        assert_eq!(queue.read_back(), None, "one after the other");
+        assert_eq!(queue.restore(12, Vec::new()), None, "there are more");
+        assert_eq!(queue.read_back(), range(13..=14));
+        assert_eq!(queue.restore(14, spool[12..14].to_vec()), None);
+        assert_eq!(numbers(&queue.send(2000)), [13]);
+        assert_eq!(queue.acknowledge(13, 13), None, "there may be more");
+        assert_eq!(queue.read_back(), range(15..=15));
+        let told = queue.restore(15, Vec::new()).unwrap();
+        assert_eq!((told.seq, told.event), (16, dropped(3)));
+        assert_eq!(numbers(&queue.send(2000)), [16]);
+        // Where some are left, the note comes with the first of them.
+        (17..=27).for_each(|_| drop(queue.push(&attempt, note("a"))));
+        assert_eq!((queue.ready(), queue.acknowledge(16, 16)), (10, None));
+        queue.send(2000);
+        assert_eq!((queue.acknowledge(25, 25), queue.read_back()), (None, range(26..=27)));
+        let last = Entry { seq: 27, attempt: attempt.clone(), event: note("a") };
+        assert_eq!(queue.restore(27, vec![last]), None);
+        queue.send(2000);
+        let told = queue.acknowledge(27, 27).unwrap();
+        assert_eq!((told.seq, told.event), (28, dropped(1)));
+    }
+
+    #[test]
+    fn what_is_measured_while_the_last_is_read_back_stays_in_memory_and_in_order() {
+        let attempt = AttemptId::new("digits-1-a1");
+        let mut queue = EntryQueue::with_memory(QueueMemory { entries: 10, bytes: 1 << 20 });
+        let mut spool: Vec<Entry> = (0..12).map(|_| queue.push(&attempt, note("a"))).collect();
+        queue.send(2000);
+        queue.acknowledge(10, 10);
+        let SpoolRange { entries, .. } = queue.read_back().unwrap();
+        assert_eq!(entries, 11..=12);
+        spool.extend((0..7).map(|_| queue.push(&attempt, note("a"))));
+        assert_eq!(queue.memory().entries, 7, "without those that are read");
+        assert_eq!((queue.ready(), queue.oldest()), (0, 11));
+        // One was read, and the other is asked for again.
+        queue.restore(11, spool[10..11].to_vec());
+        assert_eq!(numbers(&queue.send(2000)), [11]);
+        assert_eq!(queue.read_back().unwrap().entries, 12..=12);
+        queue.push(&attempt, note("a"));
+        assert_eq!(
+            queue.memory().entries,
+            1,
+            "beside what is read there is no space for nine more, and the spool has them"
+        );
+        queue.restore(12, spool[11..12].to_vec());
+        assert_eq!(numbers(&queue.send(2000)), [11, 12]);
+        assert_eq!(queue.read_back().unwrap().entries, 13..=14);
     }
 
     #[test]
     fn entries_wait_in_order_until_they_are_acknowledged() {
         let attempt = AttemptId::new("digits-1-a1");
-        let note = |text: &str| AgentEvent::Reported { rank: 0, report: Report::Note { text: text.to_owned() } };
         let mut queue = EntryQueue::default();
         assert!(queue.is_empty() && !queue.is_urgent());
         for text in ["a", "b", "c"] {

@@ -14,7 +14,7 @@ use domain::{Cause, Finding};
 pub use launch::{LaunchSpec, SCHEMA, read_secret, write_secret};
 pub use lock::Lock;
 pub use meter::MeterFile;
-pub use spool::Spool;
+pub use spool::{Spool, SpoolLimits, SpoolPart, SpoolRead};
 
 /// The folder of one instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,9 +36,14 @@ impl Folder {
         self.0.join("agent.log")
     }
 
-    /// The file of the agent's pending reports: one [`Entry`] per line.
+    /// The file of the agent's pending reports whose loss would cost work, one per line.
     pub fn spool(&self) -> PathBuf {
         self.0.join("spool.jsonl")
+    }
+
+    /// The folder of its pending measurements: `SEQ.jsonl` has entry SEQ and later ones, one per line.
+    pub fn measurements(&self) -> PathBuf {
+        self.0.join("measurements")
     }
 }
 

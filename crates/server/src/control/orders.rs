@@ -16,7 +16,7 @@ use crate::home::StoredKind;
 impl Running<'_, '_> {
     /// Stores an agent's measurements, and completes its reply with what only this process knows.
     ///
-    /// Measurements do not influence decisions: if they cannot be stored, the agent retains them for a while, and the
+    /// Measurements do not influence decisions: if they cannot be stored, the agent retains them on its disk, and the
     /// run continues.
     pub(super) fn reply(&mut self, reply: ReplyToAgent) {
         let ReplyToAgent { to, run, mut reply } = reply;

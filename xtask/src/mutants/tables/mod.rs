@@ -5,6 +5,7 @@
 
 mod agents;
 mod audits;
+mod backlog;
 mod clouds;
 mod connections;
 mod hangs;
@@ -21,6 +22,7 @@ mod training;
 
 use agents::AGENTS;
 use audits::AUDITS;
+use backlog::BACKLOG;
 use clouds::CLOUDS;
 use connections::CONNECTIONS;
 use hangs::HANGS;
@@ -39,7 +41,7 @@ use super::mutant::SourceMutant;
 
 /// All of them.
 pub(super) fn all() -> Vec<&'static SourceMutant> {
-    let on_machines = [MACHINES, NODES, CONNECTIONS, SPACE, AGENTS, HANGS, SERVERS, PROGRAMS, OUTPUTS];
+    let on_machines = [MACHINES, NODES, CONNECTIONS, SPACE, AGENTS, HANGS, BACKLOG, SERVERS, PROGRAMS, OUTPUTS];
     let in_clouds = [CLOUDS, AUDITS, PEERS];
     let tables = on_machines.into_iter().chain(in_clouds).chain([TRAINING, SWEEPS, PLANS]);
     tables.flatten().collect()
