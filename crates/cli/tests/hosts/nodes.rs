@@ -220,15 +220,19 @@ fn a_server_that_is_away_for_long_costs_no_step_and_leaves_no_gap() {
     std::thread::sleep(Duration::from_secs(60) * minutes);
     assert_eq!(steps(&scene).len(), before, "nobody listens");
     let _server = serve(&scene);
-    let patience = 300 * u64::from(minutes);
+    // 35 steps per epoch, of which a busy machine makes 40 per second.
+    let patience = u64::from(epochs) * 35 / 40;
     scene.wait("the run has ended", patience, || scene.events().contains("trained its model"));
     assert!(away.elapsed() > Duration::from_secs(60) * minutes);
+    // The end overtakes measurements. Those that its agent had not sent are read before the bill.
+    scene.wait("the run is billed", 120, || scene.events().contains("billed "));
     let events = scene.events();
     assert_eq!(events.matches("trains from step").count(), 1, "one attempt, from its start to its end: {events}");
     let all = steps(&scene);
-    let last = *all.last().unwrap();
-    assert_eq!(all, (1..=last).collect::<Vec<u64>>(), "each step once, and none left out");
-    assert!(last > 1000, "{last} steps");
+    let gaps: Vec<&[u64]> = all.windows(2).filter(|pair| pair[1] != pair[0] + 1).take(5).collect();
+    let (first, last) = (all[0], all[all.len() - 1]);
+    assert!(first == 1 && gaps.is_empty(), "each step once, and none left out: {first} to {last}, except at {gaps:?}");
+    assert_eq!(last, u64::from(epochs) * 35, "to the last one");
     // Two processes on one machine give the same bits as one on each of two.
     assert_eq!(scene.weights(), super::expected_of(2, epochs));
     scene.nothing_runs_on(&[11, 12]);
