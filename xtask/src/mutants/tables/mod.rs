@@ -4,36 +4,18 @@
 //! still found exactly once.
 
 mod agents;
-mod audits;
-mod backlog;
 mod clouds;
-mod connections;
-mod hangs;
 mod machines;
-mod nodes;
-mod outputs;
-mod peers;
 mod plans;
-mod programs;
 mod servers;
-mod space;
 mod sweeps;
 mod training;
 
 use agents::AGENTS;
-use audits::AUDITS;
-use backlog::BACKLOG;
 use clouds::CLOUDS;
-use connections::CONNECTIONS;
-use hangs::HANGS;
 use machines::MACHINES;
-use nodes::NODES;
-use outputs::OUTPUTS;
-use peers::PEERS;
 use plans::PLANS;
-use programs::PROGRAMS;
 use servers::SERVERS;
-use space::SPACE;
 use sweeps::SWEEPS;
 use training::TRAINING;
 
@@ -41,10 +23,8 @@ use super::mutant::SourceMutant;
 
 /// All of them.
 pub(super) fn all() -> Vec<&'static SourceMutant> {
-    let on_machines = [MACHINES, NODES, CONNECTIONS, SPACE, AGENTS, HANGS, BACKLOG, SERVERS, PROGRAMS, OUTPUTS];
-    let in_clouds = [CLOUDS, AUDITS, PEERS];
-    let tables = on_machines.into_iter().chain(in_clouds).chain([TRAINING, SWEEPS, PLANS]);
-    tables.flatten().collect()
+    let grouped = [MACHINES, AGENTS, CLOUDS].into_iter().flatten().copied();
+    grouped.chain([SERVERS, TRAINING, SWEEPS, PLANS]).flatten().collect()
 }
 
 #[cfg(test)]

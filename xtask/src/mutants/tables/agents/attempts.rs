@@ -2,7 +2,7 @@
 
 use crate::mutants::mutant::{CargoTest, SourceMutant};
 
-pub(super) const AGENTS: &[SourceMutant] = &[
+pub(super) const ATTEMPTS: &[SourceMutant] = &[
     SourceMutant {
         name: "folders-of-a-killed-agent-stay",
         harm: "after an agent was killed, empty folders that `file_mounts` needed stay on the user's machine for ever",

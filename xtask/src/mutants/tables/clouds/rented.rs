@@ -2,7 +2,7 @@
 
 use crate::mutants::mutant::{CargoTest, SourceMutant};
 
-pub(super) const CLOUDS: &[SourceMutant] = &[
+pub(super) const RENTED: &[SourceMutant] = &[
     SourceMutant {
         name: "a-stopped-machine-is-deleted",
         harm: "the end of a run deletes the disk of a machine that its user has stopped to keep it",

@@ -1,8 +1,8 @@
-//! Mutants of machines: decisions, the loop, the server, clouds.
+//! Mutants of decisions and of the processes that act on them: the loop, the server, clouds.
 
 use crate::mutants::mutant::{CargoTest, SourceMutant};
 
-pub(super) const MACHINES: &[SourceMutant] = &[
+pub(super) const PROCESSES: &[SourceMutant] = &[
     SourceMutant {
         name: "a-damaged-copy-is-installed",
         harm: "a library of which a chunk was damaged on its way or on the disk is loaded by every rank of a node",

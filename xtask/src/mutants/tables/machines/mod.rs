@@ -1,0 +1,11 @@
+//! Mutants of machines: processes, nodes, connections over SSH, and disk space.
+
+mod connections;
+mod nodes;
+mod processes;
+mod space;
+
+use crate::mutants::mutant::SourceMutant;
+
+pub(super) const MACHINES: &[&[SourceMutant]] =
+    &[processes::PROCESSES, nodes::NODES, connections::CONNECTIONS, space::SPACE];
