@@ -85,6 +85,8 @@ struct Volume {
     volume_id: String,
     volume_type: String,
     size: String,
+    iops: String,
+    throughput: String,
     availability_zone: String,
     /// `creating`, `available`, `in-use`, `deleting`, `deleted` or `error`.
     status: String,
@@ -189,6 +191,8 @@ impl Volume {
             zone: zone(self.availability_zone),
             tier: self.volume_type,
             gib: self.size.parse().ok(),
+            iops: self.iops.parse().ok(),
+            throughput: self.throughput.parse().ok(),
             used,
             created: times::read(&self.create_time),
             ..CloudResource::new(ResourceKind::Disk, &self.volume_id, region)
@@ -302,7 +306,7 @@ mod tests {
             let items = format!(
                 "<item><volumeId>vol-1</volumeId><size>140</size><snapshotId/><availabilityZone>us-east-1a</availabilityZone>\
                  <status>{status}</status><createTime>2026-11-24T11:00:00.000Z</createTime><attachmentSet>{attached}\
-                 </attachmentSet>{TAGS}<volumeType>gp3</volumeType><iops>3000</iops><encrypted>true</encrypted></item>"
+                 </attachmentSet>{TAGS}<volumeType>gp3</volumeType><iops>7000</iops><throughput>437</throughput></item>"
             );
             page("volumeSet", &items)
         };
@@ -312,6 +316,8 @@ mod tests {
             zone: Some("us-east-1a".into()),
             tier: "gp3".into(),
             gib: Some(140),
+            iops: Some(7000),
+            throughput: Some(437),
             tags: ResourceTags {
                 owner: Some("me".into()),
                 instance: Some(domain::InstanceId::new("r-i1")),

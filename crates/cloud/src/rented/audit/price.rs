@@ -1,12 +1,13 @@
 //! What resources cost, by the tariffs of the catalog. A price that is not known is said to be unknown, and is never zero.
 
-use domain::Rate;
 use domain::listing::Cloud;
 use domain::tariff::Service;
+use domain::volume::{Volume, VolumeKind};
+use domain::{Money, Rate};
 
 use super::resource::{CloudResource, ResourceKind, ResourceUse};
 use crate::catalog::Catalog;
-use crate::rented::offers::storage_rate;
+use crate::rented::offers::{hourly, storage_rate};
 
 /// What a resource costs per hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -41,9 +42,31 @@ impl std::fmt::Display for ResourcePrice {
     }
 }
 
-/// Types of disks whose tariffs the catalog has.
-const SSD_DISKS: [&str; 3] = ["gp3", "pd-ssd", "Premium_LRS"];
+/// Types of disks whose tariffs the catalog has, beside those of AWS whose speed is paid for by itself.
+const SSD_DISKS: [&str; 2] = ["pd-ssd", "Premium_LRS"];
 const PLAIN_DISKS: [&str; 3] = ["st1", "pd-standard", "Standard_LRS"];
+
+/// Up to so many IOPS of io2 have the price that the catalog has; AWS bills less for each one beyond them.
+const IO2_IOPS: u32 = 32_000;
+
+/// The volume that a disk is, where its speed is paid for by itself.
+fn volume(cloud: &Cloud, disk: &CloudResource) -> Option<Volume> {
+    match (cloud, disk.tier.as_str()) {
+        (Cloud::Aws, "gp3") => Some(Volume {
+            iops: disk.iops.unwrap_or(Volume::BASE.iops),
+            throughput: disk.throughput.unwrap_or(Volume::BASE.throughput),
+            ..Volume::BASE
+        }),
+        (Cloud::Aws, "io2") => Some(Volume { kind: VolumeKind::Io2, iops: disk.iops?, throughput: 0 }),
+        _ => None,
+    }
+}
+
+/// What a volume costs; none where any part of it has no tariff.
+fn volume_rate(volume: Volume, gib: u64, tariff: &impl Fn(Service) -> Option<Money>) -> Option<Rate> {
+    let mut parts = volume.parts(gib).into_iter().filter(|(_, count)| *count > 0);
+    parts.all(|(service, _)| tariff(service).is_some()).then(|| hourly(volume.month(gib, tariff)))
+}
 
 /// What a resource costs.
 pub fn price(catalog: &Catalog, cloud: &Cloud, resource: &CloudResource) -> ResourcePrice {
@@ -61,9 +84,15 @@ pub fn price(catalog: &Catalog, cloud: &Cloud, resource: &CloudResource) -> Reso
             let rate = tariff(Service::Address).map(|price| Rate::from_micros_per_hour(price.micros()));
             (rate, *cloud == Cloud::Gcp && resource.used != ResourceUse::Nothing)
         }
-        ResourceKind::Disk if SSD_DISKS.contains(&tier) => (stored(Service::SsdDisk), false),
-        ResourceKind::Disk if PLAIN_DISKS.contains(&tier) => (stored(Service::PlainDisk), false),
-        ResourceKind::Disk => (None, false),
+        ResourceKind::Disk => match volume(cloud, resource) {
+            Some(volume) => {
+                let rate = resource.gib.and_then(|gib| volume_rate(volume, gib, &tariff));
+                (rate, volume.kind == VolumeKind::Io2 && volume.iops > IO2_IOPS)
+            }
+            None if SSD_DISKS.contains(&tier) => (stored(Service::SsdDisk), false),
+            None if PLAIN_DISKS.contains(&tier) => (stored(Service::PlainDisk), false),
+            None => (None, false),
+        },
         // Only blocks that no snapshot before it has are billed.
         ResourceKind::Snapshot => (stored(Service::Snapshot), true),
     };
@@ -90,7 +119,7 @@ mod tests {
         check(&Cloud::Aws, Disk, ("us-east-1", "gp3", Some(140)), "$0.015343/h");
         check(&Cloud::Aws, Disk, ("sa-east-1", "gp3", Some(140)), "$0.029151/h");
         check(&Cloud::Aws, Disk, ("us-east-1", "st1", Some(500)), "$0.030822/h");
-        // The catalog has no tariff of it, and that of gp3 would be too low.
+        // Its IOPS are most of its price, and not known.
         check(&Cloud::Aws, Disk, ("us-east-1", "io2", Some(140)), "unknown");
         check(&Cloud::Aws, Disk, ("us-east-1", "gp3", None), "unknown");
         check(&Cloud::Aws, Address, ("us-east-1", "vpc", None), "$0.005/h");
@@ -107,6 +136,23 @@ mod tests {
         for kind in [Disk, Address, Snapshot] {
             check(&Cloud::Alibaba, kind, ("cn-hangzhou", "cloud_essd", Some(200)), "unknown");
         }
+    }
+
+    #[test]
+    fn the_provisioned_speed_of_a_disk_is_a_part_of_its_price() {
+        let catalog = Catalog::embedded().unwrap();
+        let check = |(region, tier): (&str, &str), iops: Option<u32>, throughput: Option<u32>, expected: &str| {
+            let (tier, gib) = (tier.to_owned(), Some(140));
+            let disk = CloudResource { tier, gib, iops, throughput, ..CloudResource::new(Disk, "vol-1", region) };
+            assert_eq!(price(&catalog, &Cloud::Aws, &disk).to_string(), expected, "{disk:?}");
+        };
+        check(("us-east-1", "gp3"), Some(3_000), Some(125), "$0.015343/h");
+        // 4,000 IOPS at $0.005 and 312 MiB/s at $0.04 a month more, as it was rented.
+        check(("us-east-1", "gp3"), Some(7_000), Some(437), "$0.059836/h");
+        // 140 GiB at $0.125 and 20,000 IOPS at $0.065 a month.
+        check(("us-east-1", "io2"), Some(20_000), None, "$1.804795/h");
+        check(("us-east-1", "io2"), Some(40_000), None, "at most $3.585617/h");
+        check(("sa-east-1", "io2"), Some(20_000), None, "unknown");
     }
 
     #[test]

@@ -124,6 +124,11 @@ pub struct CloudResource {
     /// Its size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gib: Option<u64>,
+    /// Its IOPS and MiB/s, where its cloud provisions them and says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iops: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput: Option<u32>,
     #[serde(flatten)]
     pub tags: ResourceTags,
     #[serde(rename = "use")]
@@ -147,6 +152,8 @@ impl CloudResource {
             name: String::new(),
             tier: String::new(),
             gib: None,
+            iops: None,
+            throughput: None,
             tags: ResourceTags::default(),
             used: ResourceUse::Nothing,
             created: None,

@@ -82,6 +82,14 @@ pub(super) const AUDITS: &[SourceMutant] = &[
         test: decision("a_price_is_that_of_the_tariff"),
     },
     SourceMutant {
+        name: "the-speed-of-a-listed-disk-is-free",
+        harm: "an audit shows a disk whose IOPS were provisioned at the price of one at its base speed",
+        file: "crates/cloud/src/rented/audit/price.rs",
+        from: "iops: disk.iops.unwrap_or(Volume::BASE.iops),",
+        to: "iops: Volume::BASE.iops,",
+        test: decision("the_provisioned_speed_of_a_disk"),
+    },
+    SourceMutant {
         name: "a-volume-that-is-being-attached-is-unused",
         harm: "a server deletes a disk that is on its way to a machine",
         file: "crates/cloud/src/aws/wire/resources.rs",
