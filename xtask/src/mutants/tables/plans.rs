@@ -283,4 +283,12 @@ pub(super) const PLANS: &[SourceMutant] = &[
         to: "cost.micros().saturating_sub(i64::try_from(share / i128::MAX).unwrap_or(i64::MAX)).max(0)",
         test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "disks_are_counted_once" },
     },
+    SourceMutant {
+        name: "the-volume-is-that-of-another-layout",
+        harm: "a machine is rented with a faster disk than the plan has shown and priced",
+        file: "crates/cli/src/local/rented/volumes.rs",
+        from: "chosen.entry(key).or_insert(volume);",
+        to: "chosen.insert(key, volume);",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "the_machine_that_is_chosen_has" },
+    },
 ];

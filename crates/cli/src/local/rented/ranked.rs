@@ -61,7 +61,6 @@ pub fn ranked(job: &Job, catalog: &Catalog, offered: impl Fn(&Volumes) -> Vec<Of
     let mut search = Search::new(&subject.spec, &market, estimator());
     estimate_ahead(&mut search, &question, estimator);
     let answer = search.answer(&question);
-    let volumes = Volumes::of(&market, &answer);
     let forecast_of = |search: &mut Search<Estimates>, candidate: &Candidate| {
         let priced = &market.listings[candidate.listing];
         let config = search.config_of(candidate)?.clone();
@@ -76,8 +75,12 @@ pub fn ranked(job: &Job, catalog: &Catalog, offered: impl Fn(&Volumes) -> Vec<Of
         |search: &mut Search<Estimates>, candidate: &Candidate| forecast_of(search, candidate).is_none_or(risky);
     let picks = choose(&answer, &question, |candidate| is_risky(&mut search, candidate));
     let Some(pick) = picks.into_iter().find(|pick| pick.role == Recommendation::Recommended) else {
-        return unranked(volumes);
+        return unranked(Volumes::of(&market, &answer.candidates));
     };
+    let fastest = &answer.candidates[pick.candidate];
+    let simpler = search.simpler(&question, fastest);
+    let chosen = simplest(fastest, &simpler, |candidate| is_risky(&mut search, candidate));
+    let volumes = Volumes::of(&market, std::iter::once(&chosen).chain(&answer.candidates));
     let mut ranks: BTreeMap<(&str, &str, bool), usize> = BTreeMap::new();
     for (rank, index) in order(&answer, pick.candidate).into_iter().enumerate() {
         let candidate = &answer.candidates[index];
@@ -95,9 +98,6 @@ pub fn ranked(job: &Job, catalog: &Catalog, offered: impl Fn(&Volumes) -> Vec<Of
     // What is recommended may be a machine that gradus cannot rent.
     let Some(best) = known.first().map(|(rank, _)| *rank) else { return unranked(volumes) };
     let why = format!("`gradus plan` recommends this machine: {}", pick.why);
-    let fastest = &answer.candidates[pick.candidate];
-    let simpler = search.simpler(&question, fastest);
-    let chosen = simplest(fastest, &simpler, |candidate| is_risky(&mut search, candidate));
     let storage = chosen.cost.storage;
     let chosen = forecast_of(&mut search, &chosen).filter(|_| best == 0);
     let assumptions = subject.assumptions.iter().cloned().chain([why]).collect();

@@ -6,7 +6,7 @@ use cloud::rented::MachineChoice;
 use domain::job::Needs;
 use domain::volume::Volume;
 use domain::{Bytes, Duration, Elapsed, Money, Offer, Rate};
-use plan::search::{MarketIndex, PurchaseOption, SamplesIn, SearchResult, VolumeChoice};
+use plan::search::{Candidate, MarketIndex, PurchaseOption, SamplesIn, VolumeChoice};
 
 use crate::figures::size;
 
@@ -15,10 +15,10 @@ use crate::figures::size;
 pub struct Volumes(BTreeMap<(String, String, bool), VolumeChoice>);
 
 impl Volumes {
-    /// Those of all candidates.
-    pub fn of(market: &MarketIndex, answer: &SearchResult) -> Volumes {
+    /// Those of candidates: of several for one machine that of the first, because its layout decides how fast samples are read.
+    pub fn of<'c>(market: &MarketIndex, candidates: impl IntoIterator<Item = &'c Candidate>) -> Volumes {
         let mut chosen = BTreeMap::new();
-        for candidate in &answer.candidates {
+        for candidate in candidates {
             let listing = market.listings[candidate.listing].listing;
             let is_spot = candidate.terms == PurchaseOption::Spot;
             let key = (listing.region.clone(), listing.instance_type.clone(), is_spot);
@@ -98,8 +98,12 @@ pub fn with_disks(cost: Money, counted: Money, disks: Rate, (time, usual): (Dura
 
 #[cfg(test)]
 mod tests {
-    use plan::search::VolumeDemand;
+    use cloud::Catalog;
+    use domain::listing::Cloud;
+    use plan::money::Cost;
+    use plan::search::{Availability, MemoryFit, RunTimeline, VolumeDemand};
 
+    use super::super::constraints::market;
     use super::*;
 
     fn choice(samples: SamplesIn, volume: Volume, (iops, throughput): (u32, u32), is_stated: bool) -> VolumeChoice {
@@ -161,6 +165,40 @@ mod tests {
         // Machines on demand beside spot machines have the same.
         check("us-east-1/us-east-1a/p3.16xlarge", needs(None), chosen);
         check("us-west-2/p3.16xlarge/spot", needs(Some(7)), (Some(Bytes(7)), None));
+    }
+
+    #[test]
+    fn the_machine_that_is_chosen_has_the_volume_of_its_own_layout() {
+        let catalog = Catalog::embedded().unwrap();
+        let market = market(&catalog);
+        let listing = market.listings.iter().position(|one| one.listing.cloud == Cloud::Aws).unwrap();
+        let candidate = |throughput: u32| {
+            let volume = Volume::at_least(4_500, throughput);
+            Candidate {
+                listing,
+                terms: PurchaseOption::OnDemand,
+                availability: Availability::Known,
+                nodes: 1,
+                timeline: RunTimeline::default(),
+                volume: Some(choice(SamplesIn::Volume, volume, (4_500, throughput), false)),
+                cost: Cost::default(),
+                kilograms: None,
+                verdict: MemoryFit::Fits,
+                simpler: None,
+            }
+        };
+        // A simpler layout is a little slower, and reads less.
+        let (simpler, fastest) = (Candidate { simpler: Some(0), ..candidate(450) }, candidate(475));
+        let of = market.listings[listing].listing;
+        let offer = Offer {
+            provider: "aws".into(),
+            kind: format!("{}/{}", of.region, of.instance_type),
+            node: domain::Node::default(),
+            rate: Rate::default(),
+            price_source: String::new(),
+        };
+        let volumes = Volumes::of(&market, [&simpler, &fastest]);
+        assert_eq!(volumes.disk(&offer, &Needs::default()).1, Some(Volume::at_least(4_500, 450)));
     }
 
     #[test]
