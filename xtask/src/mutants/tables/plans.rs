@@ -289,6 +289,6 @@ pub(super) const PLANS: &[SourceMutant] = &[
         file: "crates/cli/src/local/rented/volumes.rs",
         from: "chosen.entry(key).or_insert(volume);",
         to: "chosen.insert(key, volume);",
-        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "the_machine_that_is_chosen_has" },
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "the_machine_that_is" },
     },
 ];
