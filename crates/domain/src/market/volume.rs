@@ -54,8 +54,19 @@ const IOPS_PER_MIB: u32 = 4;
 /// The most IOPS per GiB.
 const GP3_IOPS_PER_GIB: u32 = 500;
 const IO2_IOPS_PER_GIB: u32 = 1_000;
+/// Families of machines outside the Nitro System (Amazon EC2 user guide, "Xen-based instances").
+const XEN: [&str; 23] = [
+    "c1", "c3", "c4", "d2", "f1", "g2", "g3", "g3s", "h1", "i2", "i3", "m1", "m2", "m3", "m4", "p2", "p3", "r3", "r4",
+    "t1", "t2", "x1", "x1e",
+];
 /// GiB for the system and copied files, in addition to those of the work.
 const SYSTEM_GIB: u64 = 40;
+
+/// Whether a machine of that type is of the Nitro System, on which io2 is as fast as is provisioned.
+pub fn is_nitro(instance_type: &str) -> bool {
+    let family = instance_type.split('.').next().unwrap_or_default();
+    !XEN.contains(&family)
+}
 
 /// GiB of a volume with so much for the work of its machine.
 pub fn whole_gib(work: Bytes) -> u64 {
@@ -72,12 +83,19 @@ impl Volume {
 
     /// The cheapest with so many IOPS and MiB/s: gp3 within its limits, else io2, at most as fast as io2 is.
     pub fn at_least(iops: u32, throughput: u32) -> Volume {
-        let (base, most) = (Volume::BASE, GP3_MOST);
         let iops = iops.max(throughput.saturating_mul(IOPS_PER_MIB));
-        if iops <= most.iops && throughput <= most.throughput {
-            return Volume { iops: iops.max(base.iops), throughput: throughput.max(base.throughput), ..base };
+        if iops <= GP3_MOST.iops && throughput <= GP3_MOST.throughput {
+            return Volume::gp3(iops, throughput);
         }
         Volume::io2(iops)
+    }
+
+    /// A gp3 volume with so many IOPS and MiB/s, within its limits.
+    pub fn gp3(iops: u32, throughput: u32) -> Volume {
+        let (base, most) = (Volume::BASE, GP3_MOST);
+        let throughput = throughput.clamp(base.throughput, most.throughput);
+        let iops = iops.max(throughput.saturating_mul(IOPS_PER_MIB));
+        Volume { iops: iops.clamp(base.iops, most.iops), throughput, ..base }
     }
 
     /// An io2 volume with so many IOPS, within its limits.

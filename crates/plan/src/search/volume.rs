@@ -7,7 +7,7 @@
 use domain::job::Needs;
 use domain::listing::Cloud;
 use domain::tariff::Service;
-use domain::volume::{Volume, whole_gib};
+use domain::volume::{Volume, is_nitro, whole_gib};
 use domain::{Bytes, Money};
 use serde::Serialize;
 
@@ -101,7 +101,7 @@ impl VolumeChoice {
         let stated = needs.speed.volume().ok().flatten();
         let volume = stated.unwrap_or(match samples {
             SamplesIn::Inside => Volume::BASE,
-            SamplesIn::Volume | SamplesIn::Memory => Volume::at_least(demand.iops, demand.throughput),
+            SamplesIn::Volume | SamplesIn::Memory => fast_enough(priced, demand.iops, demand.throughput),
         });
         Some(VolumeChoice { volume, gib: volume.gib(work), work, is_stated: stated.is_some(), demand })
     }
@@ -127,6 +127,17 @@ impl VolumeChoice {
     pub fn services(&self) -> impl Iterator<Item = Service> {
         let parts = self.volume.parts(self.gib).into_iter().filter(|(_, count)| *count > 0);
         parts.map(|(service, _)| service).filter(|service| *service != Service::SsdDisk)
+    }
+}
+
+/// The cheapest volume that is so fast; the fastest gp3 where io2 is not known to be offered there, or not known to reach its
+/// speed on such a machine.
+fn fast_enough(priced: &PricedListing, iops: u32, throughput: u32) -> Volume {
+    let has_price = |service| priced.tariffs.price(service).is_some();
+    let has_io2 = has_price(Service::Io2Disk) && has_price(Service::Io2Iops);
+    match has_io2 && is_nitro(&priced.listing.instance_type) {
+        true => Volume::at_least(iops, throughput),
+        false => Volume::gp3(iops, throughput),
     }
 }
 

@@ -271,8 +271,8 @@ pub(super) const PLANS: &[SourceMutant] = &[
         name: "gp3-has-no-limits",
         harm: "a launch with more IOPS than gp3 has is refused by AWS, on every machine",
         file: "crates/domain/src/market/volume.rs",
-        from: "if iops <= most.iops && throughput <= most.throughput {",
-        to: "if iops <= most.iops || throughput <= most.throughput {",
+        from: "if iops <= GP3_MOST.iops && throughput <= GP3_MOST.throughput {",
+        to: "if iops <= GP3_MOST.iops || throughput <= GP3_MOST.throughput {",
         test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "the_cheapest_volume_that_is_fast" },
     },
     SourceMutant {
@@ -282,6 +282,14 @@ pub(super) const PLANS: &[SourceMutant] = &[
         from: "cost.micros().saturating_sub(i64::try_from(share).unwrap_or(i64::MAX)).max(0)",
         to: "cost.micros().saturating_sub(i64::try_from(share / i128::MAX).unwrap_or(i64::MAX)).max(0)",
         test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "disks_are_counted_once" },
+    },
+    SourceMutant {
+        name: "speed-of-io2-is-paid-for-on-old-machines",
+        harm: "a machine outside the Nitro System is rented with a disk several times as expensive that is no faster",
+        file: "crates/plan/src/search/volume.rs",
+        from: "match has_io2 && is_nitro(",
+        to: "match has_io2 || is_nitro(",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "io2_is_chosen_only_where" },
     },
     SourceMutant {
         name: "the-volume-is-that-of-another-layout",

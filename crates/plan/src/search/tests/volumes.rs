@@ -27,7 +27,8 @@ fn machine(disk: Option<u64>, memory: u64) -> Listing {
 fn chosen(of: &(TrainingSpec, RunTimeline), nodes: u32, listing: Listing, needs: Needs) -> Option<VolumeChoice> {
     let (listings, gpu) = ([listing], gpu(3));
     let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_, _| Availability::Known, &[]);
-    VolumeChoice::of(&of.0, &market.listings[0], nodes, &of.1, &needs)
+    let priced = PricedListing { tariffs: prices(), ..market.listings[0] };
+    VolumeChoice::of(&of.0, &priced, nodes, &of.1, &needs)
 }
 
 #[track_caller]
@@ -51,6 +52,20 @@ fn a_volume_is_as_fast_as_samples_are_read() {
     check(&training(20_000.0), 1, plain(), Needs::default(), "178 GiB of io2 with 22500 IOPS and 4000 MiB/s");
     let most = "178 GiB of io2 with 88500 IOPS and 4000 MiB/s, short";
     check(&training(80_000.0), 1, plain(), Needs::default(), most);
+}
+
+#[test]
+fn io2_is_chosen_only_where_it_has_a_price_and_reaches_its_speed() {
+    let of = training(20_000.0);
+    let gp3 = "178 GiB of gp3 with 16000 IOPS and 1000 MiB/s, short";
+    let old = Listing { instance_type: "p3.16xlarge".to_owned(), ..machine(None, 64) };
+    check(&of, 1, old, Needs::default(), gp3);
+    let newer = Listing { instance_type: "p3dn.24xlarge".to_owned(), ..machine(None, 64) };
+    check(&of, 1, newer, Needs::default(), "178 GiB of io2 with 22500 IOPS and 4000 MiB/s");
+    let (listings, gpu) = ([machine(None, 64)], gpu(3));
+    let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_, _| Availability::Known, &[]);
+    let without = VolumeChoice::of(&of.0, &market.listings[0], 1, &of.1, &Needs::default()).unwrap();
+    assert_eq!(without.volume, Volume::gp3(16_000, 1_000));
 }
 
 #[test]
