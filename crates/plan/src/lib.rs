@@ -19,7 +19,7 @@ pub mod utilisation;
 pub mod verdict;
 pub mod world;
 
-pub use orders::{hazard_of, hear, job_of_attempt, orders, saving_of};
+pub use orders::{hazard_of, hear, job_of_attempt, orders, run_of_report, saving_of};
 pub use reconcile::{
     Action, Decision, LaunchDoubt, ObservedMachine, ObservedState, Policy, RetryBudget, Scope, SubmitTrial, budget_of,
     decide, expires, first_answer, heartbeat, is_limited, is_lost, lease, members, offers, price_cap, reached,

@@ -151,6 +151,14 @@ fn machine<'a>(world: &'a World, id: &'a InstanceId) -> &'a InstanceId {
     world.instances.get(id).map_or(id, |instance| instance.machine_name(id))
 }
 
+/// The run of an attempt of which a machine's agent reports, where another run may have the machine by now; `machine_name` is
+/// the name that the agent has. `None` if nothing says that the attempt was on that machine.
+pub fn run_of_report(world: &World, machine_name: &InstanceId, attempt: &AttemptId) -> Option<RunId> {
+    let known = world.attempts.get(attempt).filter(|known| machine(world, &known.instance) == machine_name);
+    // A run that has ended leaves memory, and its machine keeps its name.
+    known.map(|known| known.run.clone()).or_else(|| attempt.run_on(machine_name))
+}
+
 /// The event that an agent's report causes, or `None`: most reports are measurements, and one that was handled before,
 /// or that arrives after its attempt was given up, has no effect.
 pub fn hear(world: &World, instance: &InstanceId, entry: &Entry) -> Option<Event> {

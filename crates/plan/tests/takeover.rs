@@ -239,6 +239,28 @@ fn two_runs_pay_what_the_provider_bills_for_one_machine() {
     assert_eq!(scene.world.holder(&machine), None);
 }
 
+/// What the agent has not reported when its run ends arrives later.
+#[test]
+fn a_late_report_belongs_to_the_run_that_it_was_made_for() {
+    let (mut scene, machine) = scene(|_| {});
+    let (taken, released) = taken(&scene, &machine);
+    let own = taken.instance.clone();
+    scene.append(Event::MachineTaken(Box::new(taken)));
+    scene.append(released);
+    let (run, first, second) = (waiting(), scene.run.attempt(Fence(1)), waiting().attempt(Fence(1)));
+    let (attempt, instance, others) = (second.clone(), own.clone(), Vec::new());
+    scene.append(Event::AttemptIntended { run: run.clone(), attempt, fence: Fence(1), instance, others });
+    let run_of = |machine: &InstanceId, attempt| plan::run_of_report(&scene.world, machine, attempt);
+    assert_eq!((run_of(&machine, &first), run_of(&machine, &second)), (Some(scene.run.clone()), Some(run)));
+    // No agent reports for an attempt that was never on its machine.
+    let other = InstanceId::new("other-i1");
+    assert_eq!((run_of(&other, &first), run_of(&other, &second)), (None, None));
+    // The first run is not in memory any more.
+    let nothing = plan::World::default();
+    assert_eq!(plan::run_of_report(&nothing, &machine, &first), Some(scene.run.clone()));
+    assert_eq!(plan::run_of_report(&nothing, &machine, &second), None);
+}
+
 /// A minute is billed once, and by whoever has the machine last.
 #[test]
 fn the_least_that_is_billed_is_billed_once() {

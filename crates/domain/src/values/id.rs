@@ -182,6 +182,15 @@ impl InstanceId {
     }
 }
 
+impl AttemptId {
+    /// Its run, if the machine was rented for that run.
+    pub fn run_on(&self, machine: &InstanceId) -> Option<RunId> {
+        let (run, _) = self.as_str().rsplit_once("-a")?;
+        let (rented_for, _) = machine.as_str().rsplit_once("-i")?;
+        (run == rented_for).then(|| RunId::new(run))
+    }
+}
+
 impl RunId {
     /// The run's `number`th instance, from 1.
     pub fn instance(&self, number: u64) -> InstanceId {

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use domain::wire::{AgentEvent, Entry};
 use domain::{InstanceId, RunId};
+use plan::World;
 
 use super::{Control, Running};
 use crate::clock;
 use crate::error::Error;
 use crate::home::StoredKind;
+use crate::series::Series;
 
 /// Between two tries to write.
 const RETRY: Duration = Duration::from_secs(1);
@@ -77,9 +79,10 @@ impl Running<'_, '_> {
         self.control.home.space().explains(error)
     }
 
-    /// Stores the measurements among an agent's entries; whether that was possible.
+    /// Stores the measurements among an agent's entries, of the run that has its machine or one before; whether that was
+    /// possible.
     pub(super) fn keep(&mut self, run: &RunId, instance: &InstanceId, entries: &[Entry]) -> bool {
-        let kept = self.control.series.keep(clock::now(), run, instance, entries);
+        let kept = store(&mut self.control.series, self.controller.world(), (run, instance), entries);
         let space = self.control.home.space();
         let is_measurement = |entry: &Entry| matches!(entry.event, AgentEvent::Reported { .. });
         match &kept {
@@ -111,6 +114,22 @@ impl Running<'_, '_> {
     }
 }
 
+/// Stores measurements, each with the run that it was made for: those of a run that has ended may arrive when another run has
+/// taken over its machine.
+fn store(
+    series: &mut Series,
+    world: &World,
+    (run, instance): (&RunId, &InstanceId),
+    entries: &[Entry],
+) -> Result<(), Error> {
+    let now = clock::now();
+    for of_attempt in entries.chunk_by(|one, next| one.attempt == next.attempt) {
+        let made_for = of_attempt.first().and_then(|entry| plan::run_of_report(world, instance, &entry.attempt));
+        series.keep(now, made_for.as_ref().unwrap_or(run), instance, of_attempt)?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -119,13 +138,13 @@ mod tests {
 
     use cloud::Provider;
     use domain::event::PipelineSubmitted;
-    use domain::{Event, PipelineId};
+    use domain::rank::Report;
+    use domain::{AttemptId, Event, PipelineId};
     use tokio::sync::oneshot;
 
     use super::super::{Left, Question, Wake};
     use super::*;
     use crate::home::{Home, Shortage};
-    use crate::series::Series;
     use crate::state::State;
 
     /// Requests a pipeline; whether it is durable.
@@ -150,6 +169,23 @@ mod tests {
         let question = Question::new(move |world| reply.send(world.last_seq).unwrap());
         loop_.send(Wake::Question(question)).unwrap();
         answer.blocking_recv().unwrap()
+    }
+
+    #[test]
+    fn what_a_run_measured_stays_its_own_when_another_has_taken_over_its_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut series = Series::open(&Home::open(folder.path()).unwrap()).unwrap();
+        let entry = |seq: u64, attempt: &str| {
+            let event = AgentEvent::Reported { rank: 0, report: Report::Note { text: seq.to_string() } };
+            Entry { seq, attempt: AttemptId::new(attempt), event }
+        };
+        let entries = [entry(1, "a-a1"), entry(2, "a-a1"), entry(3, "b-a1")];
+        let (a, b, machine) = (RunId::new("a"), RunId::new("b"), InstanceId::new("a-i1"));
+        store(&mut series, &World::default(), (&b, &machine), &entries).unwrap();
+        let attempts = |run: &RunId| -> Vec<String> {
+            series.points(run, 0).unwrap().into_iter().map(|(_, point)| point.attempt.to_string()).collect()
+        };
+        assert_eq!((attempts(&a), attempts(&b)), (vec!["a-a1".to_owned(); 2], vec!["b-a1".to_owned()]));
     }
 
     #[test]

@@ -123,4 +123,12 @@ pub(super) const SERVERS: &[SourceMutant] = &[
         to: "about.is_file()",
         test: CargoTest { package: "gradus-cloud", target: &["--lib"], filter: "has_left_empty_is_made_again" },
     },
+    SourceMutant {
+        name: "measurements-go-to-the-run-that-has-the-machine",
+        harm: "what a run measured while the server was away is missing, and is in the curves of the run that took over its machine",
+        file: "crates/server/src/control/space.rs",
+        from: "series.keep(now, made_for.as_ref().unwrap_or(run), instance, of_attempt)?;",
+        to: "series.keep(now, made_for.as_ref().map_or(run, |_| run), instance, of_attempt)?;",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "has_taken_over_its_machine" },
+    },
 ];
