@@ -114,10 +114,11 @@ struct MeasurementFile {
 
 impl Folder {
     /// Reads the agent's reports, oldest first: all that were not acknowledged, and some that were. Empty if no agent
-    /// ever ran here. Of more measurements than a loop takes at once the oldest are missing, and a note says how many.
+    /// ever ran here. Of more measurements than a loop takes at once the oldest are missing, and so are those that cannot be
+    /// read: they cost no decision. Notes say how many.
     ///
     /// # Errors
-    /// If a file cannot be read.
+    /// If the decisions cannot be read, or the folder of the measurements.
     pub fn unacknowledged(&self) -> io::Result<Vec<Entry>> {
         self.unacknowledged_within(LAST_BYTES)
     }
@@ -127,27 +128,34 @@ impl Folder {
         // Agents of earlier versions have written measurements here too.
         add_entries(&self.spool(), &mut entries)?;
         let (files, missing) = newest(measurement_files(&self.measurements())?, bytes);
-        for file in &files {
-            add_entries(&file.path, &mut entries)?;
-        }
+        let unread = files.iter().filter_map(|file| add_entries(&file.path, &mut entries).err());
+        let unread: Vec<io::Error> = unread.collect();
         // What is both is in both files.
         entries.sort_by_key(|entry| entry.seq);
         entries.dedup_by_key(|entry| entry.seq);
-        if let Some(last) = entries.last().filter(|_| missing > 0) {
-            let (seq, attempt) = (last.seq + 1, last.attempt.clone());
-            let text = format!(
+        let missing = (missing > 0).then(|| {
+            format!(
                 "up to {missing} measurements are missing: they waited for the control loop when their agent ended, and \
                  only the newest {} are read",
                 Bytes(bytes)
-            );
-            entries.push(Entry {
-                seq,
-                attempt,
-                event: AgentEvent::Reported { rank: 0, report: Report::Note { text } },
-            });
+            )
+        });
+        let unread = unread.first().map(|error| {
+            format!("measurements are missing: {} of {} files could not be read: {error}", unread.len(), files.len())
+        });
+        for text in missing.into_iter().chain(unread) {
+            add_note(&mut entries, text);
         }
         Ok(entries)
     }
+}
+
+/// Adds a note behind the last entry, if there is one.
+fn add_note(entries: &mut Vec<Entry>, text: String) {
+    let Some(last) = entries.last() else { return };
+    let event = AgentEvent::Reported { rank: 0, report: Report::Note { text } };
+    let note = Entry { seq: last.seq + 1, attempt: last.attempt.clone(), event };
+    entries.push(note);
 }
 
 /// Adds the entries of a file, if it is there. A crash may have torn a line; events acknowledged as durable are intact on another.

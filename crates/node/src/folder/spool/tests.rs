@@ -201,3 +201,23 @@ fn of_an_agent_that_is_gone_only_so_much_is_read_and_a_note_says_what_is_missing
     let AgentEvent::Reported { report: Report::Note { text }, .. } = &told.event else { panic!("{told:?}") };
     assert!(told.seq == 101 && text.starts_with(&format!("up to {} measurements are missing", first - 2)), "{text}");
 }
+
+#[test]
+fn measurements_that_cannot_be_read_cost_no_decision() {
+    let (_temporary, folder, mut spool) = scene(u64::MAX);
+    spool.write(&entry(1, AgentEvent::Started), true).unwrap();
+    fill(&mut spool, 2..=40);
+    spool.write(&entry(41, AgentEvent::Ended { end: AttemptEnd::Succeeded }), true).unwrap();
+    drop(spool);
+    // A folder can be opened like a file, and cannot be read like one.
+    let first = folder.measurements().join("2.jsonl");
+    fs::remove_file(&first).unwrap();
+    fs::create_dir(&first).unwrap();
+    let mut left = folder.unacknowledged().unwrap();
+    let told = left.pop().unwrap();
+    let begins = left[1].seq;
+    assert!(begins > 2);
+    assert_eq!(numbers(&left), [&[1][..], &all(begins..=41)[..]].concat());
+    let AgentEvent::Reported { report: Report::Note { text }, .. } = &told.event else { panic!("{told:?}") };
+    assert!(told.seq == 42 && text.starts_with("measurements are missing: 1 of "), "{text}");
+}

@@ -139,4 +139,12 @@ pub(super) const BACKLOG: &[SourceMutant] = &[
         to: "    read.read().unwrap_or(SpoolPart { through: 0, entries: Vec::new() })\n",
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "wakes_the_agent" },
     },
+    SourceMutant {
+        name: "measurements-that-cannot-be-read-cost-decisions",
+        harm: "a bad sector under measurements hides that a run has ended: its work is done again, and paid again",
+        file: "crates/node/src/folder/spool/reading.rs",
+        from: "let unread: Vec<io::Error> = unread.collect();",
+        to: "let mut unread: Vec<io::Error> = unread.collect();\n        if let Some(error) = unread.pop() {\n            return Err(error);\n        }",
+        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "cost_no_decision" },
+    },
 ];
