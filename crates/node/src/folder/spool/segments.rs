@@ -90,9 +90,13 @@ impl Segments {
     pub fn flush(&mut self) -> io::Result<()> {
         let Some(OpenSegment { segment, file }) = &mut self.open else { return Ok(()) };
         let flushed = file.flush();
-        if flushed.is_err() && file.pending().len() > UNWRITTEN {
-            file.drop_pending();
-            segment.marks.retain(|(_, marked)| *marked <= file.written());
+        if flushed.is_err() {
+            if file.pending().len() > UNWRITTEN {
+                file.drop_pending();
+                segment.marks.retain(|(_, marked)| *marked <= file.written());
+            }
+            // What the disk was filled with may be checkpoints.
+            self.trim();
         }
         flushed
     }
@@ -109,6 +113,12 @@ impl Segments {
         if let Some(OpenSegment { segment, file }) = self.open.take() {
             self.closed.push_back(Segment { bytes: file.written(), ..segment });
         }
+        self.trim();
+        Ok(())
+    }
+
+    /// Deletes the oldest complete files while they take too much of the disk.
+    fn trim(&mut self) {
         let mut total: u64 = self.closed.iter().map(|segment| segment.bytes).sum();
         let allowed = allowed(self.limits.all, free(&self.folder), total);
         while total > allowed {
@@ -116,7 +126,6 @@ impl Segments {
             total -= oldest.bytes;
             self.delete(oldest.first);
         }
-        Ok(())
     }
 
     /// Deletes what has no entry from this one on. The newest file stays while it is short, as a readable trace.
@@ -179,5 +188,21 @@ mod tests {
         assert_eq!(allowed(1_000, Some(4_900), 100), 500);
         assert_eq!(allowed(1_000, Some(0), 800), 80, "a full disk gets back nine tenths");
         assert_eq!(allowed(u64::MAX, Some(u64::MAX), u64::MAX), u64::MAX / 10);
+    }
+
+    #[test]
+    fn a_full_disk_gets_space_back_before_another_file_is_complete() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path().to_owned();
+        let mut segments = Segments::new(folder.clone(), SpoolLimits { file: 10_000, all: u64::MAX });
+        let line = [b'a'; 10_000];
+        (1..=3).for_each(|seq| segments.add(seq, &line).unwrap());
+        assert_eq!(segments.closed.len(), 3);
+        // Less is free than before, and nothing can be written.
+        segments.limits.all = 15_000;
+        std::os::unix::fs::symlink("/dev/full", path_of(&folder, 4)).unwrap();
+        assert!(segments.add(4, &line).is_err());
+        let is_there = |first: u64| path_of(&folder, first).exists();
+        assert_eq!((segments.closed.len(), is_there(1), is_there(2), is_there(3)), (1, false, false, true));
     }
 }

@@ -147,4 +147,12 @@ pub(super) const BACKLOG: &[SourceMutant] = &[
         to: "let mut unread: Vec<io::Error> = unread.collect();\n        if let Some(error) = unread.pop() {\n            return Err(error);\n        }",
         test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "cost_no_decision" },
     },
+    SourceMutant {
+        name: "measurements-keep-what-they-have-of-a-full-disk",
+        harm: "no checkpoint can be saved on a full disk although gigabytes of measurements wait there",
+        file: "crates/node/src/folder/spool/segments.rs",
+        from: "            // What the disk was filled with may be checkpoints.\n            self.trim();\n",
+        to: "",
+        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "gets_space_back" },
+    },
 ];
