@@ -70,7 +70,8 @@ impl Spool {
         Ok(Spool { decisions, measurements: Segments::new(folder.measurements(), limits), line: Vec::new() })
     }
 
-    /// Writes an entry. A decision is on the disk when this returns, with the measurements before it.
+    /// Writes an entry. A decision is on the disk when this returns. Measurements before it outlive the agent; a loss of power may
+    /// cost those of the last seconds.
     ///
     /// # Errors
     /// When the disk refuses; what it refuses is written later, if it can be.
