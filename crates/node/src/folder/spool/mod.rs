@@ -16,6 +16,7 @@ use domain::wire::{AgentEvent, Entry};
 
 use super::{Folder, found};
 use growing::GrowingFile;
+use reading::LAST_BYTES;
 pub use reading::{SpoolPart, SpoolRead};
 use segments::Segments;
 
@@ -101,6 +102,13 @@ impl Spool {
     /// Finds measurements, so that they can be read back: the oldest of these entries, up to so many bytes, one at least.
     pub fn find(&self, entries: RangeInclusive<u64>, bytes: usize) -> SpoolRead {
         SpoolRead { pieces: self.measurements.pieces(&entries), entries, bytes }
+    }
+}
+
+impl Drop for Spool {
+    /// Gigabytes that nobody reads would stay on the disk of a node.
+    fn drop(&mut self) {
+        self.measurements.leave(LAST_BYTES);
     }
 }
 

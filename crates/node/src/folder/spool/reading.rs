@@ -13,7 +13,7 @@ use crate::folder::{Folder, found};
 
 /// Bytes of measurements that are read of an agent that is gone, at most. Its loop takes them into memory at once, and gives up a
 /// call to a node after a minute: with more, a slow network would cost it the decisions too.
-const LAST_BYTES: u64 = 64 << 20;
+pub(super) const LAST_BYTES: u64 = 64 << 20;
 
 /// A part of a spool that is to be read. Reading takes as long as the disk does, so a thread that must not wait passes this to
 /// another one.
@@ -184,8 +184,11 @@ fn measurement_files(folder: &Path) -> io::Result<Vec<MeasurementFile>> {
     Ok(files)
 }
 
-/// The newest files up to so many bytes, one at least, and how many entries the others have at most.
+/// The newest files up to so many bytes, one at least, and how many entries the others have at most, or had: an agent that ends
+/// leaves its oldest file empty where nobody would read it.
 fn newest(mut files: Vec<MeasurementFile>, bytes: u64) -> (Vec<MeasurementFile>, u64) {
+    let oldest = files.first().map(|file| file.first);
+    files.retain(|file| file.bytes > 0);
     let mut left = bytes;
     let fitting = files.iter().rev().take_while(|file| {
         let fits = file.bytes <= left;
@@ -194,8 +197,8 @@ fn newest(mut files: Vec<MeasurementFile>, bytes: u64) -> (Vec<MeasurementFile>,
     });
     let omitted = files.len().saturating_sub(fitting.count().max(1));
     let kept = files.split_off(omitted);
-    let missing = match (files.first(), kept.first()) {
-        (Some(oldest), Some(first)) => first.first - oldest.first,
+    let missing = match (oldest, kept.first()) {
+        (Some(oldest), Some(first)) => first.first - oldest,
         _ => 0,
     };
     (kept, missing)

@@ -2,7 +2,7 @@
 //! which there is no space. `measurements/SEQ.jsonl` begins with entry SEQ.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -140,6 +140,25 @@ impl Segments {
             drop(file);
             self.delete(segment.first);
         }
+    }
+
+    /// Called when the agent ends: of more than so many bytes only the newest files are read once it is gone. The oldest file
+    /// stays, without its contents: its name says how many measurements are missing.
+    pub fn leave(&self, most: u64) {
+        let mut left = most.saturating_sub(self.open.as_ref().map_or(0, |open| open.file.size()));
+        let fitting = self.closed.iter().rev().take_while(|segment| {
+            let fits = segment.bytes <= left;
+            left = left.saturating_sub(segment.bytes);
+            fits
+        });
+        // One is read in any case.
+        let kept = fitting.count().max(usize::from(self.open.is_none()));
+        let unread = self.closed.len().saturating_sub(kept);
+        let mut unread = self.closed.iter().take(unread).map(|segment| segment.first);
+        if let Some(oldest) = unread.next() {
+            let _ = OpenOptions::new().write(true).truncate(true).open(path_of(&self.folder, oldest));
+        }
+        unread.for_each(|first| self.delete(first));
     }
 
     /// A file that cannot be deleted is not read any more.

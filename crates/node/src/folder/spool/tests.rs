@@ -212,7 +212,7 @@ fn measurements_that_cannot_be_read_cost_no_decision() {
     // A folder can be opened like a file, and cannot be read like one.
     let first = folder.measurements().join("2.jsonl");
     fs::remove_file(&first).unwrap();
-    fs::create_dir(&first).unwrap();
+    fs::create_dir_all(first.join("inner")).unwrap();
     let mut left = folder.unacknowledged().unwrap();
     let told = left.pop().unwrap();
     let begins = left[1].seq;
@@ -220,4 +220,26 @@ fn measurements_that_cannot_be_read_cost_no_decision() {
     assert_eq!(numbers(&left), [&[1][..], &all(begins..=41)[..]].concat());
     let AgentEvent::Reported { report: Report::Note { text }, .. } = &told.event else { panic!("{told:?}") };
     assert!(told.seq == 42 && text.starts_with("measurements are missing: 1 of "), "{text}");
+}
+
+#[test]
+fn an_agent_that_ends_leaves_no_more_measurements_than_are_read() {
+    let check = |most: u64| {
+        let (_temporary, folder, mut spool) = scene(u64::MAX);
+        spool.write(&entry(1, AgentEvent::Started), true).unwrap();
+        fill(&mut spool, 2..=100);
+        // So that both readings find the same.
+        spool.measurements.flush().unwrap();
+        let before = folder.unacknowledged_within(most).unwrap();
+        spool.measurements.leave(most);
+        drop(spool);
+        assert_eq!(folder.unacknowledged_within(most).unwrap(), before, "{most}");
+        let files = fs::read_dir(folder.measurements()).unwrap();
+        files.map(|file| file.unwrap().metadata().unwrap().len()).sum::<u64>()
+    };
+    let all = check(u64::MAX);
+    assert!(all > 10_000 && check(all) == all, "{all}");
+    for most in [1, 6_000, 8_000] {
+        assert!(check(most) <= most.max(2_500), "{most}");
+    }
 }

@@ -155,4 +155,12 @@ pub(super) const BACKLOG: &[SourceMutant] = &[
         to: "",
         test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "gets_space_back" },
     },
+    SourceMutant {
+        name: "measurements-that-nobody-reads-stay-on-a-node",
+        harm: "each agent that ended while its server was away leaves up to 4 GiB on the disk of its node for ever",
+        file: "crates/node/src/folder/spool/segments.rs",
+        from: "unread.for_each(|first| self.delete(first));",
+        to: "unread.for_each(|first| drop(path_of(&self.folder, first)));",
+        test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "no_more_measurements_than_are_read" },
+    },
 ];
