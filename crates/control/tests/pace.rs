@@ -101,6 +101,44 @@ mod agent {
         assert!(calls(&mut agent, happened(AgentEvent::Ended { end: domain::run::AttemptEnd::Succeeded })));
     }
 
+    /// How many entries the next call carries, which is made within half a second.
+    fn carried(outputs: Vec<SupervisorOutput>, agent: &mut Supervisor, now: u64) -> usize {
+        let later = agent.step(SupervisorInput::Timer, Elapsed(now + SECOND / 2));
+        let calls = outputs.into_iter().chain(later).find_map(|output| match output {
+            SupervisorOutput::Call(heartbeat) => Some(heartbeat.entries.len()),
+            _ => None,
+        });
+        calls.expect("a call")
+    }
+
+    #[test]
+    fn what_a_slow_connection_does_not_take_is_sent_in_smaller_calls() {
+        let mut agent = working();
+        let report = AgentEvent::Reported { rank: 0, report: Report::Note { text: "a step".to_owned() } };
+        let events = vec![report; 20_000];
+        let attempt = AttemptId::new("a-a1");
+        let outputs = agent.step(SupervisorInput::Happened { attempt, events }, Elapsed(SECOND));
+        let mut now = SECOND;
+        let mut sizes = vec![carried(outputs, &mut agent, now)];
+        // Calls that time out, then those that are answered after so many seconds each.
+        let mut stored = 1;
+        for (seconds, is_answered) in
+            [(15, false), (15, false), (9, true), (4, true), (1, true)].into_iter().chain([(15, false); 7])
+        {
+            now += seconds * SECOND + SECOND / 2;
+            let sent = *sizes.last().expect("one") as u64;
+            let answer = is_answered.then(|| {
+                stored += sent;
+                let (lease, next) = (Duration::from_secs(600), Duration::from_secs(30));
+                let measured = Some(stored);
+                Box::new(HeartbeatReply { acknowledged: stored, measured, lease, saving: None, next, orders: vec![] })
+            });
+            let outputs = agent.step(SupervisorInput::Answered(answer), Elapsed(now));
+            sizes.push(carried(outputs, &mut agent, now));
+        }
+        assert_eq!(sizes, [2_000, 1_000, 500, 500, 1_000, 2_000, 1_000, 500, 250, 125, 62, 62, 62]);
+    }
+
     /// What the loop is told to run here, so that it need not repeat the order.
     #[test]
     fn a_call_says_which_attempt_runs_alone_until_it_has_ended() {

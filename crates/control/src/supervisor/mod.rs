@@ -21,6 +21,7 @@ use domain::{AttemptId, Duration, Elapsed, InstanceId, Timestamp};
 pub use backlog::{QueueMemory, SpoolRange};
 pub use exchange::{SupervisorInput, SupervisorOutput};
 use lease::{Lease, after};
+use queue::BATCH;
 pub use queue::{EntryQueue, is_decision};
 use reason::Reclaim;
 pub use reason::{Departure, StopReason};
@@ -35,8 +36,13 @@ const RETRY: u64 = 50_000;
 /// A failed call is repeated after at most so long, in microseconds.
 const RETRY_AT_MOST: u64 = 500_000;
 
-/// Entries in one heartbeat.
-const BATCH: usize = 2000;
+/// Each failed call halves what the next one carries, so many times at most: a slow connection may not take all of it before
+/// the call is given up.
+const HALVED_AT_MOST: u32 = 5;
+
+/// A call that is answered within so long is followed by one twice as large, in microseconds. The agent gives a call up after
+/// three times as long.
+const FAST: u64 = 5_000_000;
 
 /// How long a signalled agent tries to deliver pending reports, in microseconds.
 const LAST_CALL: u64 = 300_000;
@@ -71,6 +77,8 @@ struct Calls {
     is_under_way: bool,
     /// Failures in succession.
     failures: u32,
+    /// How often the size of a call was halved.
+    halved: u32,
     /// Start of the last one.
     last: Elapsed,
     /// When the loop wants to be called again.
@@ -168,6 +176,9 @@ impl Supervisor {
     fn answered(&mut self, reply: HeartbeatReply, now: Elapsed) {
         self.calls.is_under_way = false;
         self.calls.failures = 0;
+        if now.0.saturating_sub(self.calls.last.0) <= FAST {
+            self.calls.halved = self.calls.halved.saturating_sub(1);
+        }
         self.calls.next = after(now, reply.next.micros());
         let (length, saving) = (Elapsed(reply.lease.micros()), reply.saving.map(|time| Elapsed(time.micros())));
         self.lease = Lease { last_answer: now, length, is_refused: false, saving };
@@ -196,6 +207,7 @@ impl Supervisor {
         self.reclaim = self.reclaim.map(|reclaim| Reclaim { is_told: false, ..reclaim });
         let wait = RETRY.saturating_mul(1 << self.calls.failures.min(10)).min(RETRY_AT_MOST);
         self.calls.failures += 1;
+        self.calls.halved = (self.calls.halved + 1).min(HALVED_AT_MOST);
         self.calls.not_before = after(now, wait);
         self.lease.is_refused |= now > self.lease.ends();
     }
@@ -335,7 +347,7 @@ impl Supervisor {
             instance: self.instance.clone(),
             started: self.started,
             elapsed: now,
-            entries: self.queue.send(BATCH),
+            entries: self.queue.send(BATCH >> self.calls.halved),
             incarnation: self.incarnation,
             attempt: self.attempt.clone().filter(|_| self.place.is_none()),
             reclaim: self.reclaim.map(|reclaim| Duration::from_micros(reclaim.at.0.saturating_sub(now.0))),

@@ -13,7 +13,11 @@ use domain::wire::{AgentEvent, Entry, HEARTBEAT_MAX};
 
 use super::backlog::{Backlog, QueueMemory, QueuedEntry, SpoolRange};
 
-/// Bytes of the entries of a call: well below what the loop takes, and one entry at least.
+/// Entries in one call.
+pub(super) const BATCH: usize = 2000;
+
+/// Bytes of the entries of a call: well below what the loop takes, and one entry at least. A call of fewer entries has as many
+/// times fewer.
 const SEND_BYTES: usize = HEARTBEAT_MAX / 4;
 
 /// Measurements per call while the loop cannot store them: enough to notice when it can again.
@@ -108,7 +112,8 @@ impl EntryQueue {
     /// allow.
     pub fn send(&mut self, count: usize) -> Vec<Entry> {
         self.urgent = false;
-        let (decisions, bytes) = fitting(&self.decisions, count, (SEND_BYTES, true));
+        let most = SEND_BYTES / BATCH * count.min(BATCH);
+        let (decisions, bytes) = fitting(&self.decisions, count, (most, true));
         // The answer acknowledges all decisions before the last entry, so nothing is sent behind one that is left out.
         let room = if decisions == self.decisions.len() { count - decisions } else { 0 };
         let room = if self.is_refused { room.min(PROBE) } else { room };

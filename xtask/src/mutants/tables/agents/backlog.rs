@@ -163,4 +163,12 @@ pub(super) const BACKLOG: &[SourceMutant] = &[
         to: "unread.for_each(|first| drop(path_of(&self.folder, first)));",
         test: CargoTest { package: "gradus-node", target: &["--lib"], filter: "no_more_measurements_than_are_read" },
     },
+    SourceMutant {
+        name: "calls-that-a-slow-connection-does-not-take-stay-as-large",
+        harm: "an agent whose reports take longer than a call may is never heard again, and its work is given up",
+        file: "crates/control/src/supervisor/mod.rs",
+        from: "self.queue.send(BATCH >> self.calls.halved)",
+        to: "self.queue.send(BATCH)",
+        test: CargoTest { package: "gradus-control", target: &["--test", "pace"], filter: "a_slow_connection" },
+    },
 ];
