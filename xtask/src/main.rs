@@ -26,7 +26,8 @@ usage: cargo xtask COMMAND
   package          build, and pack a tarball and a Debian package with libtorch
   test             set up, check, build, run every test, and try the packages: what CI runs
   test --fast      the checks and tests that take seconds: nothing is linted or trained
-  test --long      the whole with ten times as many runs killed, and with deliberate mistakes
+  test --long [STEP…]
+                   the whole with ten times as many runs killed, and with deliberate mistakes; or some steps of it
   check            format, lints, arrows between crates, words, structure, licences, documents
   check --fast     those of them that compile nothing
   check --figures  print the structure of the code in numbers
@@ -98,7 +99,7 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("package", []) => Some(package::package(root)),
         ("test", []) => Some(test::test(root)),
         ("test", [flag]) if flag == "--fast" => Some(test::fast(root)),
-        ("test", [flag]) if flag == "--long" => Some(test::long(root)),
+        ("test", [flag, steps @ ..]) if flag == "--long" => Some(test::long(root, steps)),
         ("check", []) => Some(check::check(root, check::Missing::Fails)),
         ("check", [flag]) if flag == "--fast" => Some(check::fast(root, check::Missing::Fails)),
         ("check", [flag]) if flag == "--figures" => Some(check::figures(root)),

@@ -7,19 +7,20 @@
 //! of their SDKs, kills users' programs, runs some in containers where there is podman, and trains on rented machines of
 //! the lab's cloud while 200 faults happen.
 
+mod long;
 mod packages;
 mod versions;
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use xtask::build::wheel;
 use xtask::doing::{self, Outcome, step};
 use xtask::lab::hosts;
 use xtask::{build, peers};
 
-use crate::{chaos, check, mutants};
+use crate::{chaos, check};
 
+pub use long::long;
 pub use versions::{BEFORE, versions};
 
 /// Sizes of the open-ended tests in the full and the long layer.
@@ -61,46 +62,6 @@ pub fn test(root: &Path) -> Outcome {
     whole(root, &WHOLE)
 }
 
-/// Adds more killed runs, the mutants, and the Python package with each library that it has callbacks for.
-pub fn long(root: &Path) -> Outcome {
-    let line = whole(root, &LONG)?;
-    let mutants = step("mutants of the trainer, killed", || chaos::chaos(root, &["--mutants".to_owned()]))?;
-    let bugs = step("mutants, tested", || mutants::mutants(root, &[]))?;
-    let versions = step("loops and agents of the version before", || versions(root, BEFORE))?;
-    step("API, tried by schemathesis", || {
-        let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "line", "--", "--ignored"]);
-        tests.arg("schemathesis").env("PYTHONPATH", peers::schemathesis()?);
-        doing::run(&mut tests, "its report says how to send a request again")
-    })?;
-    step("a program that prints 10 GB", || {
-        let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "line", "--", "--ignored"]);
-        tests.args(["ten_gigabytes", "--nocapture"]);
-        doing::run(&mut tests, "it needs 6 GB of the disk of temporary files")
-    })?;
-    step("programs in containers of podman", || {
-        let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "agent", "--", "--ignored"]);
-        tests.args(["podman::", "--nocapture"]);
-        doing::run(&mut tests, "where podman cannot run a container it says so and passes")
-    })?;
-    step("task files, read by SkyPilot", || {
-        let mut tests =
-            doing::cargo(root, &["test", "--release", "--workspace", "--test", "skypilot", "--", "--include-ignored"]);
-        tests.arg("--nocapture").env("PYTHONPATH", peers::skypilot()?);
-        doing::run(&mut tests, "`benches/peers/skypilot_read.py FILE` shows what SkyPilot reads")
-    })?;
-    step("requests to clouds, sent again by their SDKs", || {
-        let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "sdk", "--", "--ignored"]);
-        tests.arg("--nocapture").env("PYTHONPATH", peers::cloud_sdks()?);
-        doing::run(&mut tests, "`benches/peers/cloud_sdks.py FILE` shows what an SDK would send")
-    })?;
-    let package = step("Python package, killed and with other packages", || wheel::long(root))?;
-    let rented = match hosts::requirements::obstacle() {
-        None => step("machines of a cloud, with 200 faults", || chaos::chaos(root, &["--cloud".to_owned()]))?,
-        Some(obstacle) => format!("machines of a cloud were left out: {}", obstacle.lines().next().unwrap_or_default()),
-    };
-    Ok(format!("{mutants}\n{bugs}\n{versions}\n{package}\n{rented}\n{line}"))
-}
-
 fn whole(root: &Path, extent: &Extent) -> Outcome {
     eprintln!("{}", build::setup(root)?);
     check::check(root, missing())?;
@@ -117,13 +78,17 @@ fn whole(root: &Path, extent: &Extent) -> Outcome {
         doing::run(&mut tests, "`benches/peers/tensorboard_read.py FOLDER` shows what TensorBoard sees")
     })?;
     let packages = packages::packages(root, missing())?;
-    step("buckets and machines of AWS, on moto", || {
-        let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "moto", "--", "--ignored"]);
-        tests.env("PYTHONPATH", peers::moto()?);
-        doing::run(&mut tests, "`cargo xtask lab start` starts the same moto to try by hand")
-    })?;
+    step("buckets and machines of AWS, on moto", || moto(root))?;
     let line = hosts_and_schedules(root, extent)?;
     Ok(format!("{packages}\n{line}\neverything passed"))
+}
+
+/// Runs the tests that need moto: those called `moto`, of any crate.
+fn moto(root: &Path) -> Outcome {
+    let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "moto", "--", "--ignored"]);
+    tests.env("PYTHONPATH", peers::moto()?);
+    doing::run(&mut tests, "`cargo xtask lab start` starts the same moto to try by hand")?;
+    Ok("tests of `moto` passed".to_owned())
 }
 
 /// Tests over SSH mostly wait, and schedules and runs that are killed compute: both at once, the schedules with the time that
@@ -139,19 +104,19 @@ fn hosts_and_schedules(root: &Path, extent: &Extent) -> Outcome {
         let computing = scope.spawn(|| computing().map_err(|error| error.to_string()));
         let waiting = step("hosts, over SSH", || over_ssh(root, extent.server_away));
         let computed = computing.join().map_err(|_| "the step of the schedules panicked")?;
-        waiting.and(computed.map_err(Into::into))
+        let (waiting, computed) = (waiting?, computed?);
+        Ok(format!("{waiting}\n{computed}"))
     })
 }
 
 /// Starts hosts that speak SSH, and runs the tests that need them: those called `hosts`, of any crate.
-fn over_ssh(root: &Path, server_away: u64) -> Result<(), Box<dyn std::error::Error>> {
+fn over_ssh(root: &Path, server_away: u64) -> Outcome {
     if let Some(obstacle) = hosts::requirements::obstacle() {
         // Root in CI has chosen to run everything.
         if matches!(missing(), check::Missing::Fails) && hosts::requirements::is_root() {
             return Err(obstacle.into());
         }
-        eprintln!("xtask: hosts were left out: {}", obstacle.lines().next().unwrap_or_default());
-        return Ok(());
+        return Ok(format!("hosts were left out: {}", obstacle.lines().next().unwrap_or_default()));
     }
     let folder = build::target(root).join("lab/test-hosts");
     // Left behind by a killed run of the tests.
@@ -163,7 +128,8 @@ fn over_ssh(root: &Path, server_away: u64) -> Result<(), Box<dyn std::error::Err
         doing::run(&mut tests, "`cargo xtask lab hosts up 2` starts such hosts to try by hand")
     });
     let removed = hosts::down(&folder);
-    tested.and(removed.map(drop))
+    tested.and(removed)?;
+    Ok("tests of `hosts` passed".to_owned())
 }
 
 /// Runs schedules of the control protocol against a simulated cloud.
