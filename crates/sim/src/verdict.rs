@@ -23,8 +23,14 @@ use crate::simulation::{ScheduleStats, Simulation};
 /// After the storm, all that was begun ends within this time.
 const QUIET: u64 = 4 * 3_600 * SECOND;
 
-/// Maximum number of events of a schedule; more means that it does not terminate.
+/// Maximum number of events of a schedule for each [`EACH`] machines of a run; more means that it does not terminate.
 const MOST: u32 = 200_000;
+
+/// Machines of a run that share [`MOST`] events.
+const EACH: u32 = 4;
+
+/// Machines that a message lists.
+const LISTED: usize = 10;
 
 /// A failed schedule.
 #[derive(Debug, Clone)]
@@ -72,7 +78,7 @@ pub fn log(seed: u64) -> Result<Vec<Record>, Failure> {
 pub(crate) fn finish(simulation: &mut Simulation) -> Result<ScheduleStats, String> {
     let work = simulation.scenario.work;
     let last = simulation.scenario.storm + QUIET + 3 * work.steps * work.step.unwrap_or(0);
-    let most = if work.failures.is_some() { u32::MAX } else { MOST };
+    let most = if work.failures.is_some() { u32::MAX } else { MOST * simulation.scenario.nodes.div_ceil(EACH).max(1) };
     let mut happened = 0_u32;
     let why = loop {
         if let Some(violation) = simulation.violation.take() {
@@ -120,20 +126,32 @@ fn is_done(simulation: &Simulation) -> bool {
 
 fn standing(simulation: &Simulation) -> String {
     let alive = simulation.cloud.machines.iter().filter(|(_, machine)| machine.is_alive());
-    let alive: Vec<String> = alive.map(|(handle, machine)| format!("{} ({})", handle.0, machine.instance)).collect();
+    let alive = listed(alive.map(|(handle, machine)| format!("{} ({})", handle.0, machine.instance)));
     let states = match &simulation.process.controller {
         None => "the loop is gone".to_owned(),
         Some(_) => {
             let state = |run: &RunId| match simulation.process.archive.runs.get(run) {
                 None => format!("{run} is unknown"),
-                Some(run) => format!("{} {:?}", run.state.word(), run.instances),
+                Some(run) => {
+                    format!("{} on {}", run.state.word(), listed(run.instances.iter().map(ToString::to_string)))
+                }
             };
             let sweeps = simulation.process.archive.sweeps.iter();
             let sweeps = sweeps.map(|(id, sweep)| format!("{id} {}", sweep.state.word()));
             simulation.all_runs().iter().map(state).chain(sweeps).collect::<Vec<_>>().join(", ")
         }
     };
-    format!("{states}; machines left: {alive:?}")
+    format!("{states}; machines left: {alive}")
+}
+
+/// The first of them, and how many there are more.
+fn listed(mut machines: impl Iterator<Item = String>) -> String {
+    let first: Vec<String> = machines.by_ref().take(LISTED).collect();
+    match (first.is_empty(), machines.count()) {
+        (true, _) => "none".to_owned(),
+        (false, 0) => first.join(", "),
+        (false, more) => format!("{} and {more} more", first.join(", ")),
+    }
 }
 
 /// The violated invariant at the end, if any.
