@@ -108,17 +108,12 @@ pub fn write_secret(path: &Path, secret: &AccessSecret) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::temporary;
     use super::*;
-
-    fn folder() -> (tempfile::TempDir, Folder) {
-        let temporary = tempfile::tempdir().unwrap();
-        let folder = Folder::new(temporary.path());
-        (temporary, folder)
-    }
 
     #[test]
     fn a_launch_spec_reads_back() {
-        let (_temporary, folder) = folder();
+        let (_temporary, folder) = temporary();
         assert_eq!(folder.launch_spec().unwrap(), None);
         let spec = LaunchSpec {
             schema: SCHEMA,
@@ -146,7 +141,7 @@ mod tests {
     #[test]
     fn a_secret_is_read_by_its_owner_only() {
         use std::os::unix::fs::PermissionsExt;
-        let (_temporary, folder) = folder();
+        let (_temporary, folder) = temporary();
         let path = folder.join_token();
         assert_eq!(read_secret(&path).unwrap(), None);
         fs::write(path.with_extension("partial"), "of one that broke off").unwrap();

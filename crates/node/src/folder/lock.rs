@@ -95,17 +95,12 @@ fn take(file: File) -> io::Result<Option<Lock>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::temporary;
     use super::*;
-
-    fn folder() -> (tempfile::TempDir, Folder) {
-        let temporary = tempfile::tempdir().unwrap();
-        let folder = Folder::new(temporary.path());
-        (temporary, folder)
-    }
 
     #[test]
     fn the_lock_is_held_once_and_can_be_handed_on() {
-        let (_temporary, folder) = folder();
+        let (_temporary, folder) = temporary();
         assert!(!folder.is_held().unwrap());
         let lock = folder.lock().unwrap().unwrap();
         assert!(folder.is_held().unwrap());

@@ -91,17 +91,12 @@ impl MeterFile {
 
 #[cfg(test)]
 mod tests {
+    use super::super::temporary;
     use super::*;
-
-    fn folder() -> (tempfile::TempDir, Folder) {
-        let temporary = tempfile::tempdir().unwrap();
-        let folder = Folder::new(temporary.path());
-        (temporary, folder)
-    }
 
     #[test]
     fn the_meter_survives_a_torn_line_and_does_not_grow() {
-        let (_temporary, folder) = folder();
+        let (_temporary, folder) = temporary();
         assert_eq!(folder.usage().unwrap(), None);
         let started = Timestamp(1_700_000_000_000_000);
         let mut meter = folder.meter(started).unwrap();
@@ -128,7 +123,7 @@ mod tests {
     /// A disk that loses power may tear every line that was written since the last sync.
     #[test]
     fn what_was_noted_counts_and_what_was_synced_stays_whole_beside_it() {
-        let (_temporary, folder) = folder();
+        let (_temporary, folder) = temporary();
         let mut meter = folder.meter(Timestamp(1_700_000_000_000_000)).unwrap();
         let elapsed = |folder: &Folder| folder.usage().unwrap().unwrap().elapsed.0;
         for second in 1..5 {

@@ -70,3 +70,11 @@ pub fn not_written(doing: &str, path: &Path, error: &io::Error) -> Box<Finding> 
     };
     Box::new(Finding::new(cause, format!("cannot {doing} `{}`: {error}", path.display())).hint(hint))
 }
+
+/// A folder for a test, which is deleted with the first value.
+#[cfg(test)]
+fn temporary() -> (tempfile::TempDir, Folder) {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = Folder::new(temporary.path());
+    (temporary, folder)
+}
