@@ -91,6 +91,8 @@ pub enum AttemptEvent {
     Reported(u32, Box<Report>),
     /// Something that was seen of a user's program, which has not said it itself.
     Observed(Box<Report>),
+    /// A user's program has ended, and all that can be seen of it was sent.
+    ObservedAll,
     /// A heartbeat of a process of a user's program.
     Lives(u32, SignOfLife),
     /// The rank has sent a line that is no report.

@@ -12,14 +12,20 @@ use node::{processes, terminals};
 
 use super::masking::{mask_report, masked};
 use super::process::Exit;
-use super::program::{Observer, ProgramLink, SetupKey, forget_setup};
+use super::program::{ProgramLink, SetupKey, forget_setup};
 use super::staging::first_rank;
 use super::verdict::{Role, may_lack_setup};
-use super::{Attempt, Stage, Working};
+use super::{Attempt, LATE, Stage, Working};
 use crate::event::AttemptEvent;
 
 /// A GPU that is busy for less of the time, in percent, only shows a desktop.
 const GPU_IN_USE: u32 = 3;
+
+/// For how long the rest of what an ended program has printed is read.
+const READ_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long to wait until its output and its files were looked at for the last time: a file system may not answer.
+const OBSERVED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Letters that are quoted of a line that is no report.
 const QUOTED: usize = 200;
@@ -49,6 +55,7 @@ impl Attempt {
                 }
             },
             AttemptEvent::Observed(report) => self.observed(*report, now),
+            AttemptEvent::ObservedAll => self.observed_all(),
             AttemptEvent::Lives(number, life) => {
                 if let Working::Command { link: Some(link), .. } = &mut self.work {
                     link.lives(number, life, now);
@@ -116,18 +123,41 @@ impl Attempt {
         if role == Role::Program && self.must_set_up_again(exit) {
             forget_setup(&self.tools.root);
         }
-        let mut seen = Vec::new();
+        let mut is_read = true;
         match &mut self.work {
             Working::Train { link, .. } => link.stop_listening(),
             Working::Command { link, observer, .. } => {
                 link.iter().for_each(ProgramLink::stop_listening);
-                seen = observer.take().map(Observer::finish).unwrap_or_default();
+                if let Some(observer) = observer {
+                    // One that was told to end has little time.
+                    observer.finish(if self.ending.is_some() { LATE } else { READ_WITHIN });
+                    is_read = false;
+                }
             }
         }
         self.stage = Stage::Ended { exit, role, memory, since: now };
-        let mut events: Vec<AgentEvent> = seen.into_iter().flat_map(|report| self.observed(report, now)).collect();
-        events.extend(self.result());
-        events
+        self.result().filter(|_| is_read).into_iter().collect()
+    }
+
+    /// All that can be seen of a program that has ended was passed on: its result is complete.
+    fn observed_all(&mut self) -> Vec<AgentEvent> {
+        if let Working::Command { observer, .. } = &mut self.work {
+            *observer = None;
+        }
+        self.result().into_iter().collect()
+    }
+
+    /// Until when an attempt waits for the last reports of processes that have ended at `since`, and for what its
+    /// program has printed.
+    pub(super) fn waits_until(&self, since: Duration) -> Duration {
+        let (is_silent, is_read) = match &self.work {
+            Working::Train { link, peers, .. } => (link.is_silent() && peers.are_done(), true),
+            Working::Command { link, observer, .. } => {
+                (link.as_ref().is_none_or(ProgramLink::is_silent), observer.is_none())
+            }
+        };
+        let silent = if is_silent { since } else { since + self.late() };
+        if is_read { silent } else { silent.max(since + OBSERVED_WITHIN) }
     }
 
     /// Passes on what a program has reported. What was still on its way when it ended counts for its result as well.

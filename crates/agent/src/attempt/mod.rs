@@ -90,7 +90,7 @@ enum Working {
         folder: PathBuf,
         /// Of processes that use the package `gradus`, if there are any.
         link: Option<ProgramLink>,
-        /// Looks at a program that does not use it, while it runs.
+        /// Looks at a program that does not use it, until all that it has printed is read.
         observer: Option<Observer>,
         setup: ProgramSetup,
         reports: Box<RankReports>,
@@ -305,15 +305,11 @@ impl Attempt {
             let end = self.verdict(Exit::Never, Role::Setup, MemoryKill::No);
             self.sweep(end, now);
         }
-        if let Stage::Ended { exit, role, memory, since } = self.stage {
-            let is_silent = match &mut self.work {
-                Working::Train { link, peers, .. } => link.is_silent() && peers.are_done(),
-                Working::Command { link, .. } => link.as_ref().is_none_or(ProgramLink::is_silent),
-            };
-            if is_silent || now >= since + self.late() {
-                let end = self.verdict(exit, role, memory);
-                self.sweep(end, now);
-            }
+        if let Stage::Ended { exit, role, memory, since } = self.stage
+            && now >= self.waits_until(since)
+        {
+            let end = self.verdict(exit, role, memory);
+            self.sweep(end, now);
         }
         self.swept(now);
         self.uploaded(now)
@@ -338,7 +334,7 @@ impl Attempt {
                 let idle = self.idle.as_ref().map_or(Duration::MAX, Idleness::due);
                 link.as_ref().map_or(Duration::MAX, ProgramLink::hangs_at).min(idle)
             }
-            (Stage::Ended { since, .. }, _, _) => *since + self.late(),
+            (Stage::Ended { since, .. }, _, _) => self.waits_until(*since),
             (Stage::Sweeping { next, .. }, _, _) => *next,
             (Stage::Uploading { is_done: true, .. }, _, _) => Duration::ZERO,
             (Stage::Uploading { give_up, .. }, _, _) => *give_up,

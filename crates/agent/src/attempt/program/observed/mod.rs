@@ -1,9 +1,12 @@
 //! What can be seen of a program that does not use the package `gradus`: lines of its output that match a pattern of the
 //! job, TensorBoard files, `trainer_state.json`, and checkpoints that its framework writes.
 //!
-//! One thread looks every half a second, and once more when the program has ended. [`Steps`] makes of what it finds the
-//! reports that a program with the package would have sent. Nothing of the program is changed, and a file that cannot be
-//! read is left alone. Read next: `lines`, `scalars`, `trainer_state` (where numbers come from), `steps` (reports).
+//! One thread looks every half a second, at once where more was printed than one read takes, and when the program has
+//! ended until all of its output is read. It sends what it finds to the agent's own thread, which never waits for it, and
+//! reads on once that has handled it: neither memory nor the agent's answers depend on how much is printed. [`Steps`] makes
+//! of what it finds the reports that a program with the package would have sent. Nothing of the program is changed, and a
+//! file that cannot be read is left alone. Read next: `lines`, `scalars`, `trainer_state` (where numbers come from),
+//! `steps` (reports).
 
 mod found;
 mod lines;
@@ -14,8 +17,7 @@ mod trainer_state;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use checkpoint::frameworks;
 use domain::AttemptId;
@@ -70,11 +72,11 @@ fn clock(clock: ClockId) -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The thread that looks at a program; it ends with this.
+/// The thread that looks at a program; it ends with this, or once it has sent [`AttemptEvent::ObservedAll`].
 #[derive(Debug)]
 pub struct Observer {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<Vec<Report>>>,
+    /// Takes how long the rest of the output may be read, once the program has ended.
+    finish: Sender<Duration>,
 }
 
 impl Observer {
@@ -86,39 +88,81 @@ impl Observer {
         attempt: &AttemptId,
         events: Sender<Wakeup>,
     ) -> Observer {
-        let (stop, stopped) = channel();
+        let (finish, finished) = channel();
         let attempt = attempt.clone();
         let mut look = Look::new(progress, places, before);
-        let thread = std::thread::spawn(move || {
-            let send = |report| {
-                events.send(Wakeup::Attempt(attempt.clone(), AttemptEvent::Observed(Box::new(report)))).is_ok()
-            };
-            run(&mut look, &stopped, send)
+        std::thread::spawn(move || {
+            watch(&mut look, &finished, &|event| events.send(Wakeup::Attempt(attempt.clone(), event)).is_ok());
         });
-        Observer { stop: Some(stop), thread: Some(thread) }
+        Observer { finish }
     }
 
-    /// Looks once more, and gives what was found then.
-    pub fn finish(mut self) -> Vec<Report> {
-        drop(self.stop.take());
-        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    /// The program has ended: reads the rest of its output, as far as it can be read `within` this time, and its newest
+    /// lines in any case. [`AttemptEvent::ObservedAll`] follows what was found.
+    pub fn finish(&self, within: Duration) {
+        // A thread that is gone has sent that.
+        let _ = self.finish.send(within);
     }
 }
 
-fn run(look: &mut Look, stopped: &Receiver<()>, send: impl Fn(Report) -> bool) -> Vec<Report> {
-    let mut until_files = 0;
-    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK) {
-        let (at_files, before) = (until_files == 0, clock(ClockId::ThreadCPUTime));
+/// Looks at a program until it has ended and its rest is read.
+fn watch(look: &mut Look, finished: &Receiver<Duration>, send: &impl Fn(AttemptEvent) -> bool) {
+    if let Some(within) = run(look, finished, send) {
+        read_rest(look, within, send);
+    }
+    send(AttemptEvent::ObservedAll);
+}
+
+/// Looks until the program has ended; for how long its rest may be read, or nothing if nobody wants to know.
+fn run(look: &mut Look, finished: &Receiver<Duration>, send: &impl Fn(AttemptEvent) -> bool) -> Option<Duration> {
+    let mut files_at = Instant::now();
+    loop {
+        let pause = if look.is_behind() { Duration::ZERO } else { LOOK };
+        match finished.recv_timeout(pause) {
+            Ok(within) => return Some(within),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let (at_files, before) = (Instant::now() >= files_at, clock(ClockId::ThreadCPUTime));
         let reports = look.look(at_files);
         if at_files {
-            until_files = looks_between(clock(ClockId::ThreadCPUTime).saturating_sub(before));
+            files_at = Instant::now() + LOOK * looks_between(clock(ClockId::ThreadCPUTime).saturating_sub(before));
         }
-        until_files -= 1;
-        if !reports.into_iter().all(&send) {
+        if !pass_on(reports, send) {
+            return None;
+        }
+    }
+}
+
+/// Reads what a program that has ended has left, and looks at its files once more.
+fn read_rest(look: &mut Look, within: Duration, send: &impl Fn(AttemptEvent) -> bool) {
+    let began = Instant::now();
+    while began.elapsed() < within {
+        if !pass_on(look.look(false), send) {
+            return;
+        }
+        if !look.is_behind() {
             break;
         }
     }
-    look.look(true)
+    let mut reports = look.look_at_newest();
+    reports.extend(look.unread(true));
+    pass_on(reports, send);
+}
+
+/// Sends reports and waits until they are handled, so that those of one look at most are in memory; whether they were taken.
+fn pass_on(reports: Vec<Report>, send: &impl Fn(AttemptEvent) -> bool) -> bool {
+    if reports.is_empty() {
+        return true;
+    }
+    let (handled, reached) = channel();
+    let mut events = reports.into_iter().map(|report| AttemptEvent::Observed(Box::new(report)));
+    if !events.all(send) || !send(AttemptEvent::Reached(handled)) {
+        return false;
+    }
+    // Nothing is ever sent: it ends when the other end is dropped.
+    let _ = reached.recv();
+    true
 }
 
 /// At which look after one at files, which took so much processor time, they are looked at again.
@@ -136,6 +180,8 @@ struct Look {
     scalars: BTreeMap<PathBuf, ScalarFile>,
     /// Checkpoints that were reported, or were there before.
     seen: BTreeSet<PathBuf>,
+    /// Bytes of the output that a note has said were not read.
+    noted: u64,
 }
 
 impl Look {
@@ -145,7 +191,34 @@ impl Look {
         let lines = pattern.map(|pattern| Lines::from(&places.log.0, places.log.1, pattern));
         let seen = frameworks::find(&places.checkpoints).into_iter().map(|found| found.path).collect();
         let (reads_files, steps, scalars) = (progress.files, Steps::after(before), BTreeMap::new());
-        Look { places, lines, reads_files, steps, scalars, seen }
+        Look { places, lines, reads_files, steps, scalars, seen, noted: 0 }
+    }
+
+    /// Whether there may be more output than the last look has read.
+    fn is_behind(&self) -> bool {
+        self.lines.as_ref().is_some_and(Lines::is_behind)
+    }
+
+    /// What is new in the newest output and in files; of the output before it, nothing more is read.
+    fn look_at_newest(&mut self) -> Vec<Report> {
+        if let Some(lines) = &mut self.lines {
+            lines.skip_to_newest();
+        }
+        self.look(true)
+    }
+
+    /// How much of the output was not read: said once while the program runs, and again at its end if it is more by then.
+    fn unread(&mut self, is_over: bool) -> Option<Report> {
+        let skipped = self.lines.as_ref().map_or(0, Lines::skipped);
+        let is_new = skipped > self.noted && (is_over || self.noted == 0);
+        is_new.then(|| {
+            self.noted = skipped;
+            let text = format!(
+                "the program prints faster than its output can be searched for `progress.regex`: {skipped} bytes were \
+                 not read, and metrics in them are missing; print fewer lines, or report with the package `gradus`"
+            );
+            Report::Note { text }
+        })
     }
 
     /// What is new.
@@ -156,6 +229,7 @@ impl Look {
                 reports.extend(self.steps.take(Source::Output, seen));
             }
         }
+        reports.extend(self.unread(false));
         if self.reads_files && at_files {
             self.look_at_files(&mut reports);
         }
@@ -247,6 +321,85 @@ mod tests {
         let expected = ["step 6 loss 0.4 lr 0.2 epoch 2", r#"metrics 6 {"eval_loss": 0.3}"#];
         assert_eq!(numbers(&look.look(true)), expected);
         assert_eq!(numbers(&look.look(true)), [""; 0]);
+    }
+
+    /// What is reported of a program that prints `text` and ends before anything is read, if its rest may be read `within`
+    /// a time.
+    fn ended(text: &str, within: Duration) -> Vec<Report> {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        fs::create_dir_all(place("work")).unwrap();
+        fs::write(place("log"), "").unwrap();
+        let places = WatchedPlaces::before_start(&place("log"), place("work"), place("kept"));
+        fs::write(place("log"), text).unwrap();
+        let progress = Progress { regex: Some(r"step (?<step>\d+) loss (?<loss>\S+)".into()), files: false };
+        let (events, inbox) = channel();
+        let (finish, finished) = channel();
+        finish.send(within).unwrap();
+        let mut look = Look::new(&progress, places, PriorState::Nothing);
+        let thread = std::thread::spawn(move || watch(&mut look, &finished, &|event| events.send(event).is_ok()));
+        let mut reports = Vec::new();
+        // As the agent handles them: one after the other, what was reached is dropped.
+        while let Ok(event) = inbox.recv() {
+            match event {
+                AttemptEvent::Observed(report) => reports.push(*report),
+                AttemptEvent::Reached(handled) => drop(handled),
+                AttemptEvent::ObservedAll => {
+                    thread.join().unwrap();
+                    return reports;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        panic!("the end was not sent: {} reports", reports.len());
+    }
+
+    /// Lines without a step, of so many mebibytes, between two with one.
+    fn far_behind(mebibytes: usize) -> String {
+        let quiet = format!("{}\n", "x".repeat(1023)).repeat(mebibytes << 10);
+        format!("step 1 loss 0.5\n{quiet}step 2 loss nan\n")
+    }
+
+    #[test]
+    fn the_rest_of_what_a_program_has_printed_is_read_to_its_end() {
+        let reports = ended(&far_behind(5), Duration::MAX);
+        assert_eq!(numbers(&reports[..2]), ["ready 0", "step 1 loss 0.5 lr 0 epoch 0"]);
+        assert!(matches!(&reports[2], Report::Note { text } if text.contains("step 2 is not finite")), "{reports:?}");
+        assert!(
+            matches!(&reports[3..], [Report::Metrics(last)] if last.step == 2 && last.loss.is_some()),
+            "{reports:?}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_in_time_is_noted_and_the_newest_is_read() {
+        let text = far_behind(3);
+        let reports = ended(&text, Duration::ZERO);
+        let unread = text.len() - (1 << 20);
+        let has_last =
+            |report: &Report| matches!(report, Report::Metrics(last) if last.step == 2 && last.loss.is_some());
+        assert!(reports.iter().any(has_last), "{reports:?}");
+        let says = |report: &&Report| matches!(report, Report::Note { text } if text.contains("were not read"));
+        let notes: Vec<&Report> = reports.iter().filter(says).collect();
+        assert!(
+            matches!(&notes[..], [Report::Note { text }] if text.contains(&format!(" {unread} bytes were not"))),
+            "{notes:?}"
+        );
+    }
+
+    #[test]
+    fn a_look_that_is_behind_says_so_and_the_next_continues() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        fs::write(place("log"), "").unwrap();
+        let places = WatchedPlaces::before_start(&place("log"), place("work"), place("kept"));
+        let progress = Progress { regex: Some(r"step (?<step>\d+) loss (?<loss>\S+)".into()), files: false };
+        let mut look = Look::new(&progress, places, PriorState::Nothing);
+        fs::write(place("log"), far_behind(1).replace("nan", "0.25")).unwrap();
+        assert_eq!(numbers(&look.look(false)), ["ready 0", "step 1 loss 0.5 lr 0 epoch 0"]);
+        assert!(look.is_behind());
+        assert_eq!(numbers(&look.look(false)), ["step 2 loss 0.25 lr 0 epoch 0"]);
+        assert!(!look.is_behind());
     }
 
     #[test]
