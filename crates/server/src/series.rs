@@ -3,10 +3,12 @@
 //! They are not events: they do not influence decisions, and losing the newest second of them loses no work. A point is
 //! stored once, however often an agent repeats it.
 
+mod newest;
 mod totals;
 
 use std::path::PathBuf;
 
+pub use newest::newest_step;
 pub use totals::{goodput_json, goodput_of_json};
 
 use control::OperationNote;
@@ -19,6 +21,7 @@ use rusqlite::{Connection, OpenFlags, Params, params};
 use crate::error::Error;
 use crate::home::Home;
 use crate::state::{alone, sqlite};
+use newest::NewestSteps;
 
 /// The measurements of a home.
 #[derive(Debug)]
@@ -55,17 +58,6 @@ pub fn step_of(report: &Report) -> Option<u64> {
     }
 }
 
-/// The newest step in the measurements of a run.
-///
-/// # Errors
-/// [`Error::State`] if the database cannot be read.
-pub fn newest_step(series: &Series, run: &RunId) -> Result<Option<u64>, Error> {
-    Ok(series.newest(run, NEWEST)?.iter().filter_map(|(_, point)| step_of(&point.report)).max())
-}
-
-/// Measurements in which the newest step is looked for.
-const NEWEST: u64 = 8;
-
 /// Measurements in which the newest use of GPUs and the last save are looked for: more than the fastest steps add between two
 /// of them.
 const DEVICES_WITHIN: u64 = 20_000;
@@ -91,6 +83,7 @@ impl Series {
                  CREATE TABLE IF NOT EXISTS operations (number INTEGER PRIMARY KEY, at INTEGER NOT NULL, subject TEXT NOT NULL,
                     text TEXT NOT NULL, is_mistake INTEGER NOT NULL) STRICT;",
             )?;
+            newest::create(&db)?;
             totals::create(&db)
         };
         set_up().map_err(doing("open"))?;
@@ -113,12 +106,14 @@ impl Series {
         let path = self.path.clone();
         let mut insert = || -> rusqlite::Result<()> {
             let transaction = self.db.transaction()?;
+            let mut newest = NewestSteps::default();
             for entry in entries {
                 let AgentEvent::Reported { rank, report } = &entry.event else { continue };
                 // Those of other machines than rank 0's are only compared with its own.
                 if *rank > 0 && matches!(report, Report::Step(_)) {
                     continue;
                 }
+                newest.take(&transaction, instance, entry)?;
                 let text = serde_json::to_string(report)
                     .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
                 let sql = "INSERT OR IGNORE INTO points (instance, seq, run, attempt, at, report) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -134,6 +129,7 @@ impl Series {
                     totals::end_output(&transaction, run, &entry.attempt, ended)?;
                 }
             }
+            newest.write(&transaction, run)?;
             transaction.commit()
         };
         insert().map_err(Error::sqlite("write", &path))
@@ -194,17 +190,6 @@ impl Series {
         Ok(PointPage { points: readable(rows), next, has_more })
     }
 
-    /// The newest points of a run, oldest first, at most `most`.
-    ///
-    /// # Errors
-    /// [`Error::State`] when the database cannot be read.
-    pub fn newest(&self, run: &RunId, most: u64) -> Result<Vec<(u64, Point)>, Error> {
-        let sql = "SELECT number, attempt, at, report FROM points WHERE run = ?1 ORDER BY number DESC LIMIT ?2";
-        let mut points = self.select(sql, run, most)?;
-        points.reverse();
-        Ok(points)
-    }
-
     /// What the GPUs of a run's machine did last; none where that is not among the newest measurements. Fast steps push it
     /// out of the few that are read for everything else.
     ///
@@ -240,7 +225,7 @@ impl Series {
     /// # Errors
     /// [`Error::State`] when the database cannot be read.
     pub fn newest_with_devices(&self, run: &RunId, most: u64) -> Result<Vec<(u64, Point)>, Error> {
-        let mut points = self.newest(run, most)?;
+        let (mut before, mut points) = (Vec::new(), self.newest(run, most)?);
         let attempt = points.last().map(|(_, point)| point.attempt.clone());
         let has_devices = points.iter().any(|(_, point)| matches!(point.report, Report::Devices { .. }));
         let has_save = points.iter().any(|(_, point)| matches!(point.report, Report::Checkpointed(_)));
@@ -248,15 +233,16 @@ impl Series {
         // What an earlier attempt's machine did is over.
         let is_current = |(_, point): &(u64, Point)| Some(&point.attempt) == attempt.as_ref();
         if !has_ready {
-            points.extend(self.newest_ready(run)?.filter(is_current));
+            before.extend(self.newest_ready(run)?.filter(is_current));
         }
         for (kind, is_there) in [("devices", has_devices), ("checkpointed", has_save)] {
             if !is_there {
-                points.extend(self.newest_of(run, kind)?.filter(is_current));
+                before.extend(self.newest_of(run, kind)?.filter(is_current));
             }
         }
-        points.sort_by_key(|(number, _)| *number);
-        Ok(points)
+        before.sort_by_key(|(number, _)| *number);
+        before.append(&mut points);
+        Ok(before)
     }
 
     fn select(&self, sql: &str, run: &RunId, number: u64) -> Result<Vec<(u64, Point)>, Error> {

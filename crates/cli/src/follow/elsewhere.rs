@@ -27,7 +27,7 @@ pub fn finish(server: &Server, printer: &mut Printer, id: &RunId, since: Since) 
     let ended = Arc::new(AtomicBool::new(false));
     let after = match since {
         Since::Start => (0, 0),
-        Since::Event(seq) => (seq, known.newest.last().map_or(0, |(number, _)| *number)),
+        Since::Event(seq) => (seq, known.newest.iter().map(|(number, _)| *number).max().unwrap_or(0)),
     };
     let failure = read_streams(server, id, after, shows_output, sender, ended.clone())?;
     let (interrupts, interrupted) = channel();

@@ -49,7 +49,7 @@ impl Watch {
     pub fn open(home: &Home, run: &RunId, since: Since) -> Result<Watch, Error> {
         let (mut state, series) = (State::open_lean(home)?, Series::open(home)?);
         state.recall(&RunOrSweep::Run(run.clone()))?;
-        let newest = series.newest(run, 1)?.last().map_or(0, |(number, _)| *number);
+        let newest = series.last_number(run)?;
         let (record, point) = match since {
             Since::Start => (0, 0),
             Since::Event(seq) => (seq, newest),

@@ -9,6 +9,7 @@ use plan::{Goodput, StepTotals};
 use rusqlite::{Connection, params};
 
 use super::Series;
+use super::newest::machine_of;
 use crate::error::Error;
 
 /// Makes the table, with the sums of what an earlier version has kept.
@@ -128,9 +129,15 @@ impl Series {
 
     /// The sum over the steps of an attempt after step `last`, which are its newest.
     fn after(&self, run: &RunId, attempt: &AttemptId, last: u64) -> rusqlite::Result<StepTotals> {
-        let sql = "SELECT report FROM points WHERE run = ?1 AND attempt = ?2 ORDER BY number DESC";
+        // Older ones may have been stored later. What an earlier version has kept has the order in which it was stored.
+        let machine = machine_of(&self.db, attempt)?;
+        let sql = match machine {
+            Some(_) => "SELECT report FROM points WHERE instance = ?3 AND +run = ?1 AND attempt = ?2 ORDER BY seq DESC",
+            None => "SELECT report FROM points WHERE run = ?1 AND attempt = ?2 AND ?3 IS NULL ORDER BY number DESC",
+        };
         let mut statement = self.db.prepare_cached(sql)?;
-        let mut rows = statement.query(params![run.as_str(), attempt.as_str()])?;
+        let machine = machine.as_ref().map(|machine| machine.as_str());
+        let mut rows = statement.query(params![run.as_str(), attempt.as_str(), machine])?;
         let mut sum = StepTotals::default();
         while let Some(row) = rows.next()? {
             let Ok(Report::Step(step)) = serde_json::from_str(&row.get::<_, String>(0)?) else { continue };
@@ -254,6 +261,20 @@ mod tests {
         let entries = [sending(1, 0), sending(2, 5_000_000)];
         series.keep(Timestamp(9_000_000), &run, &InstanceId::new("r-i1"), &entries).unwrap();
         assert_eq!(series.step_totals(&run).unwrap()[&attempt].ended, Some(Timestamp(4_000_000)));
+    }
+
+    #[test]
+    fn steps_after_one_are_summed_although_older_ones_were_stored_late() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut series = Series::open(&Home::open(folder.path()).unwrap()).unwrap();
+        let (run, instance, attempt) = (RunId::new("r"), InstanceId::new("r-i1"), AttemptId::new("r-a1"));
+        for numbers in [1..=3, 8..=9, 4..=7] {
+            let entries: Vec<Entry> = numbers.map(|number| step(number, "r-a1", number)).collect();
+            series.keep(Timestamp(1), &run, &instance, &entries).unwrap();
+        }
+        assert_eq!(series.after(&run, &attempt, 5).unwrap().step_us, 106 + 107 + 108 + 109);
+        series.db.execute_batch("DELETE FROM newest_steps").unwrap();
+        assert_eq!(series.after(&run, &attempt, 6).unwrap().step_us, 107, "of an earlier version, as it was stored");
     }
 
     #[test]

@@ -4,6 +4,42 @@ use crate::mutants::mutant::{CargoTest, SourceMutant};
 
 pub(super) const SERVERS: &[SourceMutant] = &[
     SourceMutant {
+        name: "a-step-that-is-stored-late-is-the-newest",
+        harm: "gradus status shows step 86,554 of a run that has made 300,001, as that one was stored last",
+        file: "crates/server/src/series/newest.rs",
+        from: "false if found.seq > self.since && found.step > self.step =>",
+        to: "false if found.seq > self.since =>",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "are_stored_late_are_not_the_newest" },
+    },
+    SourceMutant {
+        name: "what-is-stored-last-was-made-last",
+        harm: "gradus status shows the loss of a step in the middle of the run, as that one was stored last",
+        file: "crates/server/src/series/newest.rs",
+        from: "if has_order_of_attempts && has_order_of_numbers {",
+        to: "if has_order_of_attempts || has_order_of_numbers {",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "are_stored_late_are_not_the_newest" },
+    },
+    SourceMutant {
+        name: "a-resumed-run-shows-the-step-that-it-has-lost",
+        harm: "gradus status shows step 80 of a run whose tenth attempt has begun again at 50, until it is there",
+        file: "crates/server/src/series/newest.rs",
+        from: "ORDER BY length(attempt) DESC, attempt DESC LIMIT 1",
+        to: "ORDER BY step DESC LIMIT 1",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "although_it_is_smaller" },
+    },
+    SourceMutant {
+        name: "lost-work-ends-where-a-step-was-stored-late",
+        harm: "gradus status counts steps that were lost with a machine as productive, as older ones were stored later",
+        file: "crates/server/src/series/totals.rs",
+        from: "WHERE instance = ?3 AND +run = ?1 AND attempt = ?2 ORDER BY seq DESC",
+        to: "WHERE instance = ?3 AND +run = ?1 AND attempt = ?2 ORDER BY number DESC",
+        test: CargoTest {
+            package: "gradus-server",
+            target: &["--lib"],
+            filter: "although_older_ones_were_stored_late",
+        },
+    },
+    SourceMutant {
         name: "a-draft-of-another-process-is-written-to",
         harm: "two containers with one home take each other's key away, and no value of a job can be opened any more",
         file: "crates/node/src/durable.rs",

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use domain::files::STILL_SENDING;
 use domain::rank::{DeviceUse, Evaluated, EvaluatedSplit, Report};
 use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, StopBy, Usage};
-use domain::series::Point;
 use domain::{InstanceId, Money, RunId};
 use plan::{AttemptState, Goodput, Instance, Run, World};
 use serde_json::json;
 use server::secrets::SecretKey;
-use server::series::step_of;
+use server::series::newest_step;
 use server::{Home, Loading, Series, State, goodput_json};
 
 use super::silent::silent_node;
@@ -284,18 +283,11 @@ fn device_line(device: &DeviceUse) -> String {
     format!("{place}: {busy}{used:.1} of {all:.1} GiB{watts}{celsius}")
 }
 
-/// The newest measurements of a run; none where they cannot be read, which was said when they were opened.
-fn newest(series: Option<&Series>, id: &RunId, number: u64) -> Vec<Report> {
-    reports(series.map(|series| series.newest(id, number)))
-}
-
-/// The same for everything that is shown of a run.
+/// The newest measurements of a run, with everything that is shown of it; none where they cannot be read, which was said
+/// when they were opened.
 fn newest_with_devices(series: Option<&Series>, id: &RunId) -> Vec<Report> {
-    reports(series.map(|series| series.newest_with_devices(id, NEWEST)))
-}
-
-fn reports(points: Option<Result<Vec<(u64, Point)>, server::Error>>) -> Vec<Report> {
-    points.and_then(Result::ok).unwrap_or_default().into_iter().map(|(_, point)| point.report).collect()
+    let points = series.and_then(|series| series.newest_with_devices(id, NEWEST).ok());
+    points.unwrap_or_default().into_iter().map(|(_, point)| point.report).collect()
 }
 
 fn validation(report: &Report) -> Option<&Evaluated> {
@@ -307,7 +299,7 @@ fn validation(report: &Report) -> Option<&Evaluated> {
 
 /// The newest step that is known of: in the measurements, or on a machine that no loop listens to.
 pub fn step(home: &Home, world: &World, series: Option<&Series>, id: &RunId, run: &Run) -> Option<u64> {
-    newest(series, id, 8).iter().filter_map(step_of).max().max(unheard_step(home, world, run))
+    series.and_then(|series| newest_step(series, id).ok().flatten()).max(unheard_step(home, world, run))
 }
 
 /// Whether a machine works, as it shows itself.
