@@ -261,9 +261,10 @@ fn trials_of_a_program_are_compared_by_what_it_reports() {
     let events = home.gradus(&["events"]).out;
     assert!(events.contains("measured 0.75") && !events.contains("measured 0.125"), "{events}");
 
+    // More lies between than is read at once.
     let file = home.job(
         "nan.yaml",
-        "name: nan\nenvs: {LAST: 0}\nrun: |\n  echo step 1 loss 0.125\n  echo step 2 loss $LAST\nprogress: {regex: 'step (?<step>\\d+) loss (?<loss>\\S+)'}\nsweep: {method: grid, metric: loss, parameters: {envs.LAST: ['0.5', 'nan', '0.25']}}\n",
+        "name: nan\nenvs: {LAST: 0}\nrun: |\n  echo step 1 loss 0.125\n  seq 800000\n  echo step 2 loss $LAST\nprogress: {regex: 'step (?<step>\\d+) loss (?<loss>\\S+)'}\nsweep: {method: grid, metric: loss, parameters: {envs.LAST: ['0.5', 'nan', '0.25']}}\n",
     );
     let run = home.gradus(&["run", text(&file)]);
     assert_eq!(run.code, Some(0), "{}{}", run.out, run.err);
