@@ -11,6 +11,7 @@ use domain::{Rate, RunId};
 use server::control::{Control, LEASE, Left, Wake};
 use server::{Home, Series, State, routes};
 
+use super::lease;
 use super::narrator::Narrator;
 use super::watch::{Since, Watch};
 use crate::error::{Error, exit};
@@ -104,6 +105,7 @@ pub fn serve(
         };
         let providers = machine::providers(settings, home, rate)?;
         disks::note_stops(home)?;
+        lease::note(home, LEASE)?;
         let door = routes::serve(home, sender.clone(), None)?;
         let mut control = Control::new(state, Series::open(home)?, home, &providers);
         let left = control.run(&sender, inbox, |world| done(world) || home.has_server())?;
@@ -140,14 +142,15 @@ fn interruption(home: &Home, id: &RunId, world: &plan::World) -> Error {
         let hint = format!("follow it again with `gradus attach {id}`, or stop it with `gradus stop {id}`");
         return Error::Code { message, hint: Some(hint), code: exit::INTERRUPTED };
     }
+    let lease = lease::granted(home);
     let message = match &rented[..] {
         [] => format!("interrupted; nothing of run `{id}` is running"),
         [(instance, rent)] => format!(
-            "interrupted; machine `{instance}` keeps running unattended at {} for up to {LEASE}, then saves a checkpoint and stops",
+            "interrupted; machine `{instance}` keeps running unattended at {} for up to {lease}, then saves a checkpoint and stops",
             rent.offer.rate
         ),
         [.., (_, rent)] => format!(
-            "interrupted; {} machines keep running unattended at {} each for up to {LEASE}, then save a checkpoint and stop",
+            "interrupted; {} machines keep running unattended at {} each for up to {lease}, then save a checkpoint and stop",
             rented.len(),
             rent.offer.rate
         ),

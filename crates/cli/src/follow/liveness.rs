@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use cloud::local::{Probe, probe, spooled};
 use domain::run::{RunState, Usage};
 use domain::wire::AgentEvent;
-use domain::{Elapsed, InstanceId, Offer, RunId, Timestamp};
+use domain::{Duration, Elapsed, InstanceId, Offer, RunId, Timestamp};
 use plan::{Instance, Run, World};
 use server::Home;
 use server::series::step_of;
+
+use super::lease;
 
 /// Whether a process supervises a run, and whether its machine works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +19,10 @@ pub enum Liveness {
     /// A process runs it, or it has ended: its state in the event log is true.
     Logged,
     /// No process runs it; its machine still works until the lease expires.
-    Unattended,
+    Unattended {
+        /// How long agents continue at most after the end of the loop that ran last.
+        lease: Duration,
+    },
     /// No process runs it and its machines do not work. `None` if no machine was rented.
     Interrupted {
         /// When its machine ended.
@@ -37,7 +42,7 @@ impl Liveness {
             return Liveness::Interrupted { since: None };
         };
         match look(home, instance) {
-            Some(probe) if probe.is_alive => Liveness::Unattended,
+            Some(probe) if probe.is_alive => Liveness::Unattended { lease: lease::granted(home) },
             Some(Probe { usage: Some(usage), .. }) => Liveness::Interrupted {
                 since: Some(Timestamp(usage.started.0.saturating_add_unsigned(usage.elapsed.0))),
             },
@@ -49,7 +54,7 @@ impl Liveness {
     pub fn word(self, state: &RunState) -> &'static str {
         match self {
             Liveness::Logged => state.word(),
-            Liveness::Unattended => "unattended",
+            Liveness::Unattended { .. } => "unattended",
             Liveness::Interrupted { .. } => "interrupted",
         }
     }

@@ -96,6 +96,11 @@ pub fn served_price(home: &Home) -> Result<Rate, Error> {
     })
 }
 
+/// Whether a server ever ran for this home.
+pub fn was_served(home: &Home) -> bool {
+    home.root().join(PRICE).exists()
+}
+
 /// Refuses work for a provider that the server of this home does not have: it was set up after the server was started, or
 /// only for this command, and nothing could be rented.
 ///

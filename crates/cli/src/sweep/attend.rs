@@ -6,11 +6,12 @@ use std::sync::mpsc::channel;
 
 use domain::SweepId;
 use server::Home;
-use server::control::{LEASE, Left};
+use server::control::Left;
 
 use super::narrator::SweepNarrator;
 use crate::error::{Error, exit};
 use crate::follow::attend::{on_signals, serve};
+use crate::follow::lease;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -50,7 +51,8 @@ pub fn attend_sweep(
                 format!("stopped following sweep `{sweep}`; it keeps running in another process")
             } else {
                 format!(
-                    "interrupted; running trials of sweep `{sweep}` keep running unattended for up to {LEASE}, then save a checkpoint and stop"
+                    "interrupted; running trials of sweep `{sweep}` keep running unattended for up to {}, then save a checkpoint and stop",
+                    lease::granted(home)
                 )
             };
             let hint = format!("resume with `gradus resume {sweep}`, or stop now with `gradus stop {sweep}`");

@@ -45,7 +45,7 @@ fn after_the_loop_was_killed_the_run_is_unattended() {
     assert_eq!(home.state(), "unattended");
     let status = home.gradus(&["status", "last"]).out;
     assert!(
-        status.contains(": unattended\nwhy      no process runs it; it saves a checkpoint and stops within"),
+        status.contains(": unattended\nwhy      no process runs it; it saves a checkpoint and stops within 1m of"),
         "{status}"
     );
     assert!(status.lines().any(|line| line.starts_with("machine  ") && line.ends_with(": up, $36.00/h")), "{status}");

@@ -112,6 +112,18 @@ pub(super) const SERVERS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "points_are_read_page_by_page" },
     },
     SourceMutant {
+        name: "status-shows-the-lease-of-a-command-for-all",
+        harm: "after its server was killed, a run is shown to stop within a minute and trains on for half an hour, billed",
+        file: "crates/cli/src/follow/lease.rs",
+        from: "text.trim().parse().unwrap_or(SERVED)",
+        to: "text.trim().parse().map_or(SERVED, |_: Duration| LEASE)",
+        test: CargoTest {
+            package: "gradus-cli",
+            target: &["--bin", "gradus"],
+            filter: "the_lease_of_the_last_loop_is_the_one_that_counts",
+        },
+    },
+    SourceMutant {
         name: "a-run-that-was-resumed-is-deleted",
         harm: "`gradus rm` deletes the checkpoints of a run that a colleague resumed while it asked",
         file: "crates/cli/src/command/runs/rm.rs",

@@ -171,7 +171,8 @@ pub fn start(
     if options.detach {
         return detach(settings, home, &run, printer);
     }
-    if printer.is_terminal() {
+    // With a server, it only stops following.
+    if printer.is_terminal() && !home.has_server() {
         printer.say(format!(
             "Ctrl-C or closing this terminal leaves the run unattended: it saves a checkpoint and stops within {}; \
              `gradus run --detach` continues in the background",

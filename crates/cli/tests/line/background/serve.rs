@@ -180,6 +180,20 @@ fn a_stream_goes_on_after_the_last_message_and_ends_with_the_run() {
 }
 
 #[test]
+fn the_status_of_a_run_whose_server_was_killed_has_the_lease_of_a_server() {
+    let home = Home::new();
+    let server = Server::start(&home);
+    let body = json!({ "job": crate::home::gated(), "folder": home.path() });
+    let (status, submitted) = server.ask("POST", "/v1/runs", &body);
+    assert_eq!(status, 201, "{submitted}");
+    home.until("a running run", || home.state() == "running");
+    drop(server);
+    home.until("the end of the server", || home.state() == "unattended");
+    let status = home.gradus(&["status", "last"]).out;
+    assert!(status.contains("it saves a checkpoint and stops within 30m of its last contact"), "{status}");
+}
+
+#[test]
 fn a_request_to_resume_that_is_sent_again_resumes_once() {
     let home = Home::new();
     let server = Server::start(&home);

@@ -12,6 +12,7 @@ use domain::Rate;
 use server::Home;
 
 use crate::error::Error;
+use crate::follow::lease;
 use crate::local::{disks, machine};
 use crate::settings::GlobalSettings;
 
@@ -26,6 +27,7 @@ pub fn note_server(
     lacked: &mut Option<String>,
 ) -> Result<(), Error> {
     let noted = machine::note_served(home, providers)
+        .and_then(|()| lease::note(home, lease::SERVED))
         .and_then(|()| machine::note_price(home, price))
         .and_then(|()| disks::note_stops(home));
     match noted {

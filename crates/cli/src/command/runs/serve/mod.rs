@@ -24,6 +24,7 @@ use super::run::planners::{due_planner, planner, refusal, task_planner};
 use crate::error::arguments::socket;
 use crate::error::{Error, exit};
 use crate::follow::attend::on_signals;
+use crate::follow::lease;
 use crate::local::{disks, machine};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
@@ -57,9 +58,6 @@ pub struct Args {
     #[arg(long, value_name = "PRICE", default_value = "0/h", allow_hyphen_values = true)]
     price: Rate,
 }
-
-/// How long agents continue without the server: it may be replaced, or its machine restarted, meanwhile.
-const LEASE: Elapsed = Elapsed(1_800_000_000);
 
 /// Polling interval while another command hands over the loop.
 const HAND_OVER: Duration = Duration::from_millis(20);
@@ -108,7 +106,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     crate::command::nodes::cloud::audit::watch(settings, &home);
     crate::command::nodes::machines::timetable::watch(settings, &home);
     let mut control = Control::new(state, series, &home, &providers);
-    (control.keeps_all, control.policy.lease, control.lacked) = (true, LEASE, lacked);
+    (control.keeps_all, control.policy.lease, control.lacked) = (true, Elapsed(lease::SERVED.micros()), lacked);
     match control.run(&sender, &inbox, |_| false)? {
         // It has no other end but that there is space again.
         Left::Done => return Err(full_disk::start_again(settings)),

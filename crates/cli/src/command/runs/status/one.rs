@@ -176,9 +176,9 @@ fn goodput(state: &State, series: Option<&Series>, id: &RunId) -> Result<Option<
 fn why(facts: &RunFacts<'_>, run: &Run) -> Option<String> {
     let RunFacts { id, liveness, .. } = *facts;
     match (liveness, &run.state) {
-        (Liveness::Unattended, _) => Some(format!(
-            "no process runs it; it saves a checkpoint and stops within {}; resume it with `gradus resume {id}`",
-            server::control::LEASE
+        (Liveness::Unattended { lease }, _) => Some(format!(
+            "no process runs it; it saves a checkpoint and stops within {lease} of its last contact with one; resume it with \
+             `gradus resume {id}`"
         )),
         (Liveness::Interrupted { since: Some(since) }, _) => Some(format!(
             "no process runs it, and its machine ended at {}; resume it with `gradus resume {id}`",
