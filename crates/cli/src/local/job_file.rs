@@ -26,9 +26,9 @@ pub struct JobArgs {
 /// Overrides of a job file.
 #[derive(Debug, Default, clap::Args)]
 pub struct JobOverrides {
-    /// Price of this machine, such as `0.35/h`
-    #[arg(long, value_name = "PRICE", default_value = "0/h", allow_hyphen_values = true)]
-    pub price: Rate,
+    /// Price of this machine, such as `0.35/h` [default: that of `gradus serve` while it runs, else `0/h`]
+    #[arg(long, value_name = "PRICE", allow_hyphen_values = true)]
+    pub price: Option<Rate>,
     /// Random seed, overrides the job file's
     #[arg(long, value_name = "NUMBER", value_parser = whole, allow_hyphen_values = true)]
     pub seed: Option<u64>,

@@ -96,6 +96,18 @@ pub fn served_price(home: &Home) -> Result<Rate, Error> {
     })
 }
 
+/// The price of this machine for what a command submits: the one that it was given, else that of the server while it runs.
+///
+/// # Errors
+/// As [`served_price`].
+pub fn price(home: &Home, given: Option<Rate>) -> Result<Rate, Error> {
+    match given {
+        Some(rate) => Ok(rate),
+        None if home.has_server() => served_price(home),
+        None => Ok(Rate::default()),
+    }
+}
+
 /// Whether a server ever ran for this home.
 pub fn was_served(home: &Home) -> bool {
     home.root().join(PRICE).exists()
@@ -392,6 +404,17 @@ mod tests {
             forget_served(&home);
             assert_eq!(served_price(&home).unwrap(), rate, "{price}");
         }
+        let (dear, given): (Rate, Rate) = ("12/h".parse().unwrap(), "0.1/h".parse().unwrap());
+        note_price(&home, dear).unwrap();
+        let check = |option: Option<Rate>, expected: Rate| assert_eq!(price(&home, option).unwrap(), expected);
+        check(None, Rate::default());
+        check(Some(given), given);
+        let server = home.try_server().unwrap().unwrap();
+        check(None, dear);
+        check(Some(given), given);
+        check(Some(Rate::default()), Rate::default());
+        drop(server);
+        check(None, Rate::default());
         std::fs::write(home.root().join(PRICE), "").unwrap();
         assert!(served_price(&home).unwrap_err().to_string().contains("is no price"));
     }

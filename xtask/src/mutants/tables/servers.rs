@@ -124,6 +124,14 @@ pub(super) const SERVERS: &[SourceMutant] = &[
         },
     },
     SourceMutant {
+        name: "commands-do-not-know-the-price-of-the-server",
+        harm: "runs that commands submit to a server with a price are billed as free, and count for no budget",
+        file: "crates/cli/src/local/machine.rs",
+        from: "None if home.has_server() => served_price(home),",
+        to: "None if !home.has_server() => served_price(home),",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "outlives_its_server" },
+    },
+    SourceMutant {
         name: "a-run-that-was-resumed-is-deleted",
         harm: "`gradus rm` deletes the checkpoints of a run that a colleague resumed while it asked",
         file: "crates/cli/src/command/runs/rm.rs",

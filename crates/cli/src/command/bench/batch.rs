@@ -12,6 +12,7 @@ use crate::error::arguments::whole;
 use crate::error::exit;
 use crate::local::draft::{MicroBatches, measure_micro_batches};
 use crate::local::job_file::{JobArgs, read};
+use crate::local::machine;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use crate::table;
@@ -34,7 +35,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
     let home = Home::open(&settings.home)?;
     let loaded = read(&args.job.file, &args.job.typed, &GlobalSettings::variable, printer)?;
     let smallest = u32::try_from(args.smallest).unwrap_or(u32::MAX).max(1);
-    let price = args.job.typed.price;
+    let price = machine::price(&home, args.job.typed.price)?;
     let mut all = measure_micro_batches(&loaded.job, smallest, price, settings, &home, printer)?;
     if all.len() == 1
         && let Some(MicroBatches { measured: Err(_), .. }) = all.first()

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::local::draft::{self, known, lines};
 use crate::local::job_file::{self, JobOverrides};
 use crate::local::measure::StepMeasurement;
-use crate::local::weights;
+use crate::local::{machine, weights};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use crate::sweep::preview::{self, Preview};
@@ -63,7 +63,6 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let file = args.file.as_deref().ok_or_else(|| no_job(&args.market))?;
     let read = job_file::read(file, &args.typed, &GlobalSettings::variable, printer)?;
     weights::require_files(&read.job, &read.source)?;
-    let price = args.typed.price;
     let is_of_a_cloud = !read.job.wants.clouds.is_empty();
     profiled::check(&args.market, &read.job)?;
     if args.market.asks()
@@ -74,6 +73,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         return market::run(read.job, &read.source, &args.market, settings, printer);
     }
     let home = Home::open(&settings.home)?;
+    let price = machine::price(&home, args.typed.price)?;
     let job = &read.job;
     let drafted = drafted(job, price, &args.market, settings, &home, printer);
     let is_missing = |error: &Error| matches!(error, Error::Data(data::Error::Missing { .. }));

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use domain::{Job, Plan, Rate, RunId, Work};
+use domain::{Job, Plan, RunId, Work};
 use node::containers::ContainerRuntime;
 use server::{Home, State, submit};
 
@@ -243,7 +243,7 @@ fn of_server(args: &Args, server: &Server, printer: &mut Printer) -> Result<u8, 
         ("--profile", args.profile),
         ("--from", args.from.is_some()),
         ("--seed", typed.seed.is_some()),
-        ("--price", typed.price != Rate::default()),
+        ("--price", typed.price.is_some()),
     ] {
         if is_given {
             return Err(remote::only_here(&format!("`gradus run {flag}`"), server));

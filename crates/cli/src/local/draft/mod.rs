@@ -33,7 +33,7 @@ pub fn draft(
     printer: &mut Printer,
 ) -> Result<(Job, Plan), Error> {
     let loaded = read(&args.file, &args.typed, &GlobalSettings::variable, printer)?;
-    draft_loaded(loaded, args.typed.price, settings, home, printer)
+    draft_loaded(loaded, machine::price(home, args.typed.price)?, settings, home, printer)
 }
 
 /// Drafts the plan of a job that was read.

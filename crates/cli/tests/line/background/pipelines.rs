@@ -12,7 +12,7 @@ const NIGHT: &str = "name: a\noutputs: [out]\nrun: |\n  echo made > out/data\n  
 /// Leaves a pipeline to the server, and returns its name once the first task runs.
 fn detached(here: &Home, there: &Home) -> String {
     let file = there.job("night.yaml", &format!("name: night\n---\n{NIGHT}"));
-    let said = here.gradus(&["run", text(&file), "--detach", "--json"]);
+    let said = here.gradus(&["run", text(&file), "--detach", "--json", "--yes"]);
     assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
     let id = said.last()["pipeline"].as_str().unwrap().to_owned();
     until_running(here, &id);

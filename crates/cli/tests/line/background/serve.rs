@@ -194,6 +194,22 @@ fn the_status_of_a_run_whose_server_was_killed_has_the_lease_of_a_server() {
 }
 
 #[test]
+fn a_run_that_a_command_submits_has_the_price_of_the_server() {
+    let home = Home::new();
+    let _server = Server::start_with(&home, &["--price", "0.36/h"]);
+    let job = home.job("short.yaml", "name: short\nrun: 'true'\n");
+    let check = |options: &[&str], expected: &str| {
+        let run = home.gradus(&[&["run", crate::home::text(&job), "--new", "--yes"], options].concat());
+        assert_eq!(run.code, Some(0), "{}{}", run.out, run.err);
+        let status = home.gradus(&["status", "last"]).out;
+        assert!(status.lines().any(|line| line.starts_with("machine  ") && line.ends_with(expected)), "{status}");
+    };
+    check(&[], ", $0.36/h");
+    check(&["--price", "0.72/h"], ", $0.72/h");
+    check(&["--price", "0/h"], ", $0.00/h");
+}
+
+#[test]
 fn a_request_to_resume_that_is_sent_again_resumes_once() {
     let home = Home::new();
     let server = Server::start(&home);

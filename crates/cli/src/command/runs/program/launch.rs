@@ -15,6 +15,7 @@ use crate::command::runs::run::{StartOptions, start};
 use crate::error::{Error, exit};
 use crate::local::draft::draft_loaded;
 use crate::local::job_file::{JobOverrides, env, load, require_secrets};
+use crate::local::machine;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -90,9 +91,9 @@ pub struct Args {
     /// Time to save after an order to stop, such as `5m`; at most 30 min [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = Duration::parse_with_unit)]
     stop_grace: Option<Duration>,
-    /// Price of this machine, such as `0.35/h`
-    #[arg(long, value_name = "PRICE", default_value = "0/h", allow_hyphen_values = true)]
-    price: Rate,
+    /// Price of this machine, such as `0.35/h` [default: that of `gradus serve` while it runs, else `0/h`]
+    #[arg(long, value_name = "PRICE", allow_hyphen_values = true)]
+    price: Option<Rate>,
     /// Print the job file and submit nothing
     #[arg(long)]
     dry_run: bool,
@@ -187,7 +188,8 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         return Ok(exit::DONE);
     }
     let home = Home::open(&settings.home)?;
-    let (job, plan) = draft_loaded(loaded, args.price, settings, &home, printer).map_err(of_options)?;
+    let price = machine::price(&home, args.price)?;
+    let (job, plan) = draft_loaded(loaded, price, settings, &home, printer).map_err(of_options)?;
     require_secrets(&job)?;
     start(job, plan, &found.file.to_string_lossy(), &args.start, settings, &home, printer)
 }

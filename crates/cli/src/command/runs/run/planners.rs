@@ -121,7 +121,6 @@ fn plan_edited(
     }
     let pair = |(name, value): (&String, &String)| format!("{name}={value}");
     let typed = JobOverrides {
-        price,
         envs: request.envs.iter().map(pair).collect(),
         secrets: request.secrets.iter().map(pair).collect(),
         ..JobOverrides::default()

@@ -237,7 +237,7 @@ fn planned(
 /// Refuses flags that only a single run has.
 fn refuse_ignored(args: &JobArgs) -> Result<(), Error> {
     let typed = &args.typed;
-    let given = [("--seed", typed.seed.is_some()), ("--price", typed.price != domain::Rate::default())];
+    let given = [("--seed", typed.seed.is_some()), ("--price", typed.price.is_some())];
     let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
     let message = format!("`{flag}` applies to a single run, and a schedule plans each from its job file");
     let hint = match flag {

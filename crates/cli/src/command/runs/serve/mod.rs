@@ -54,7 +54,7 @@ pub struct Args {
     /// Most disk space for what nodes send of all runs and clients upload, such as `200GB`; more is refused, as by a full disk
     #[arg(long, value_name = "SIZE")]
     quota: Option<Bytes>,
-    /// Price of this machine for runs on it, such as `0.35/h`
+    /// Price of this machine for runs on it, such as `0.35/h`, whoever submits them; commands may say another with `--price`
     #[arg(long, value_name = "PRICE", default_value = "0/h", allow_hyphen_values = true)]
     price: Rate,
 }

@@ -28,6 +28,7 @@ use crate::follow::liveness::meters;
 use crate::follow::result::confirm;
 use crate::local::draft::draft_loaded;
 use crate::local::job_file::{JobArgs, due_now, in_place_of_a_job, load_edited, require_secrets, text};
+use crate::local::machine;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -243,7 +244,7 @@ impl PipelineStart<'_> {
             return Err(Error::Usage { message, hint: "put the sweep in a job file of its own".to_owned() });
         }
         require_secrets(&loaded.job)?;
-        draft_loaded(loaded, typed.price, self.settings, self.home, printer)
+        draft_loaded(loaded, machine::price(self.home, typed.price)?, self.settings, self.home, printer)
     }
 
     /// Runs a task to its end; returns its exit code and the folder of its outputs.
