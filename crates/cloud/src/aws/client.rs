@@ -92,15 +92,19 @@ impl Client {
         self.transport.send(&request).map_err(|why| AwsFailure::Doubt(format!("no answer from AWS: {why}")))
     }
 
-    /// Interprets an error reply. A key that AWS rejects is not used again.
+    /// Interprets an error reply. A key that AWS rejects is not used again; where it came from is named, with what to do.
     fn failed(&self, query: &Query, reply: &HttpReply) -> AwsFailure {
-        let failure = AwsFailure::of(query, reply);
-        if matches!(failure, AwsFailure::Credentials(_))
-            && let Some(lease) = self.lease.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
-        {
+        let why = match AwsFailure::of(query, reply) {
+            AwsFailure::Credentials(why) => why,
+            other => return other,
+        };
+        let mut origin = String::new();
+        if let Some(lease) = self.lease.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             lease.until = Some(Timestamp(0));
+            origin = format!(" from {}", lease.origin);
         }
-        failure
+        let remedy = self.sources.source().map_or_else(|why| why, |source| source.remedy());
+        AwsFailure::Credentials(format!("{why}{origin}; {remedy}"))
     }
 
     /// Sends a query, and parses the answer.
@@ -282,6 +286,26 @@ mod tests {
         // What rests on it does not wait.
         assert!(client.account("us-east-1").is_err());
         assert_eq!(script.asked.lock().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn keys_that_are_not_accepted_are_named_with_what_to_type() {
+        let check = |client: &Client, expected: &[&str]| {
+            let said = client.caller("us-east-1").unwrap_err().to_string();
+            assert!(expected.iter().all(|part| said.contains(part)), "{said}");
+            assert!(!said.contains("gradus cloud check"), "it is what was typed: {said}");
+        };
+        let script = || Script::new(|_| Ok(super::super::wire::scripted::error("InvalidClientTokenId")));
+        check(
+            &super::super::wire::scripted::client(script()),
+            &["does not accept the credentials from environment variables; set `AWS_ACCESS_KEY_ID`"],
+        );
+        let credentials = "[default]\naws_access_key_id = F\naws_secret_access_key = f\n".to_owned();
+        let of_profile = CredentialSources { credentials, ..CredentialSources::default() };
+        check(
+            &Client::new(script(), of_profile),
+            &["does not accept the credentials from the profile `default`; ", "`aws configure --profile default`"],
+        );
     }
 
     #[test]

@@ -115,12 +115,21 @@ impl GcpSources {
         if let Some(token) = self.variable("GOOGLE_OAUTH_ACCESS_TOKEN") {
             return Ok(GcpSource::Token(token.to_owned()));
         }
+        let named = self.variable("GOOGLE_APPLICATION_CREDENTIALS");
+        if let Some(path) = named.filter(|_| self.file.is_empty()) {
+            return Err(format!(
+                "`GOOGLE_APPLICATION_CREDENTIALS` names `{path}`, which is empty or cannot be read; correct it, or unset it and {LOGIN}"
+            ));
+        }
         if self.file.is_empty() {
             let host = self.variable("GCE_METADATA_HOST").unwrap_or("metadata.google.internal");
             return Ok(GcpSource::Metadata { host: host.to_owned() });
         }
         let Some(file) = self.credentials() else {
-            return Err(format!("the file of application-default credentials cannot be read; {LOGIN}"));
+            return Err(match named {
+                Some(path) => format!("`{path}` is no file of credentials of Google; {LOGIN}"),
+                None => format!("the file of application-default credentials cannot be read; {LOGIN}"),
+            });
         };
         match file.kind.as_str() {
             "authorized_user" => {
@@ -259,6 +268,15 @@ mod tests {
             "no credentials for Google were found; run `gcloud auth application-default login`",
         );
         check(&[], "{", &good, "the file of application-default credentials cannot be read");
+        let named = [("GOOGLE_APPLICATION_CREDENTIALS", "/nonexistent")];
+        check(
+            &named,
+            "",
+            &good,
+            "`GOOGLE_APPLICATION_CREDENTIALS` names `/nonexistent`, which is empty or cannot be read; correct it, or unset",
+        );
+        check(&named, "{", &good, "`/nonexistent` is no file of credentials of Google; run `gcloud");
+        check(&named, user, &good, "T of q");
         check(
             &[],
             r#"{"type":"external_account"}"#,

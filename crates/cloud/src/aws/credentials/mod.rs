@@ -79,6 +79,33 @@ pub enum CredentialSource {
     Role(Box<AssumedWith>),
 }
 
+/// The origin of a key in variables.
+const IN_VARIABLES: &str = "environment variables";
+
+impl CredentialSource {
+    /// What to do where AWS does not accept its key.
+    pub fn remedy(&self) -> String {
+        match self {
+            CredentialSource::Key { origin, .. } if origin == IN_VARIABLES => {
+                "set `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, for a temporary key, `AWS_SESSION_TOKEN` again, or unset \
+                 them to use a profile"
+                    .to_owned()
+            }
+            CredentialSource::Key { origin, .. } => {
+                let profile = origin.split('`').nth(1).unwrap_or("default");
+                format!("write others with `aws configure --profile {profile}`")
+            }
+            CredentialSource::WebIdentity { file, .. } => format!("renew the token in `{file}`"),
+            CredentialSource::Metadata { .. } => "they are of the role of this machine: check it in IAM".to_owned(),
+            CredentialSource::Process { profile, .. } => {
+                format!("check what the `credential_process` of the profile `{profile}` prints")
+            }
+            CredentialSource::Sso(role) => format!("run `aws sso login --profile {}`", role.profile),
+            CredentialSource::Role(with) => with.source.remedy(),
+        }
+    }
+}
+
 /// A role of IAM Identity Center.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SsoRole {
@@ -159,7 +186,7 @@ impl CredentialSources {
         let (id, secret) = (self.variable("AWS_ACCESS_KEY_ID")?, self.variable("AWS_SECRET_ACCESS_KEY")?);
         let session = self.variable("AWS_SESSION_TOKEN").map(str::to_owned);
         let key = AccessKey { id: id.to_owned(), secret: secret.to_owned(), session };
-        Some(CredentialSource::Key { key, origin: "environment variables".into() })
+        Some(CredentialSource::Key { key, origin: IN_VARIABLES.into() })
     }
 
     /// The role of this machine.

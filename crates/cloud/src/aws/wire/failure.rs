@@ -58,9 +58,7 @@ impl AwsFailure {
                 let action = denied_action(&message).unwrap_or_else(|| format!("{}:{}", query.service, query.action));
                 AwsFailure::Denied { action, message: said }
             }
-            () if is(CREDENTIALS) => AwsFailure::Credentials(format!(
-                "{said}; AWS does not accept the credentials, see `gradus cloud check aws`"
-            )),
+            () if is(CREDENTIALS) => AwsFailure::Credentials(format!("{said}; AWS does not accept the credentials")),
             () if is(TOKEN_REUSED) => AwsFailure::TokenReused(said),
             () if code == "DryRunOperation" => AwsFailure::DryRun,
             () if code.ends_with(".NotFound") || code == "ParameterNotFound" => AwsFailure::NotFound(said),
@@ -268,7 +266,7 @@ mod tests {
             "denied: AccessDenied: no; allow `ec2:RunInstances`, as `gradus cloud policy aws` prints it",
         );
         for code in ["AuthFailure", "SignatureDoesNotMatch", "ExpiredToken", "InvalidClientTokenId"] {
-            let ending = "AWS does not accept the credentials, see `gradus cloud check aws`";
+            let ending = "AWS does not accept the credentials";
             check(403, &ec2(code, "no"), &format!("denied: {code}: no; {ending}"));
         }
         let json = r#"{"__type":"com.amazon#AccessDeniedException","Message":"is not authorized to perform: ssm:GetParameter on"}"#;
