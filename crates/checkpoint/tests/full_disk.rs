@@ -69,6 +69,23 @@ fn rank() {
             save(&mut writer, 30, 20_000).unwrap();
             check(folder, 30);
         }
+        "again" => {
+            let mut writer = open(folder).unwrap();
+            save(&mut writer, 10, 10_000).unwrap();
+            assert!(!writer.can_save_again() && !writer.save_again().unwrap());
+            save(&mut writer, 20, 3_000_000).unwrap_err();
+            // Still without space, it stays for another time.
+            assert!(writer.save_again().unwrap());
+            assert!(matches!(writer.wait(), Err(Error::DiskFull { .. })) && writer.can_save_again());
+            check(folder, 10);
+            let all = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+            let raised = rustix::process::Rlimit { current: all.maximum, maximum: all.maximum };
+            rustix::process::setrlimit(rustix::process::Resource::Fsize, raised).unwrap();
+            assert!(writer.save_again().unwrap());
+            assert_eq!(writer.wait().unwrap().map(|done| done.step), Some(20));
+            assert!(!writer.can_save_again() && !writer.save_again().unwrap());
+            check(folder, 20);
+        }
         "write" => save(&mut open(folder).unwrap(), 10, 10_000).unwrap(),
         "read-only" => {
             let refused = open(folder).unwrap_err().finding();
@@ -105,6 +122,14 @@ fn a_file_larger_than_allowed_is_a_full_disk() {
     // `ulimit -f` counts blocks of 512 bytes or of 1 KiB, depending on the shell. Its signal is ignored.
     println!("{}", shell(&["sh"], "trap '' XFSZ; ulimit -f 1000; rank full", &folder.path().join("checkpoints")));
     check(&folder.path().join("checkpoints"), 30);
+}
+
+#[test]
+fn what_found_no_space_is_saved_again_once_there_is_some() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = folder.path().join("checkpoints");
+    shell(&["sh"], "trap '' XFSZ; ulimit -S -f 1000; rank again", &checkpoints);
+    check(&checkpoints, 20);
 }
 
 const NAMESPACE: [&str; 5] = ["unshare", "--user", "--map-root-user", "--mount", "sh"];

@@ -60,6 +60,8 @@ pub struct CheckpointWriter {
     thread: Option<JoinHandle<()>>,
     under_way: Option<UnderWay>,
     spare: Option<Snapshot>,
+    /// The last snapshot, where it could not be saved and is no part.
+    failed: Option<Snapshot>,
     folder: PathBuf,
     fence: Fence,
     /// The step of the best weights that were passed last.
@@ -199,6 +201,7 @@ impl CheckpointWriter {
             thread,
             under_way: None,
             spare: None,
+            failed: None,
             folder,
             fence,
             best,
@@ -215,12 +218,29 @@ impl CheckpointWriter {
     pub fn save(&mut self, snapshot: Snapshot) -> Result<Option<Checkpointed>, Error> {
         chaos::point("snapshot");
         let earlier = self.wait()?;
+        self.failed = None;
         let (step, began) = (snapshot.step, snapshot.began);
         self.best = snapshot.best.as_ref().map_or(self.best, |best| Some(best.step));
         let sender = self.snapshots.as_ref().ok_or(Error::WriterGone)?;
         sender.send(snapshot).map_err(|_| Error::WriterGone)?;
         self.under_way = Some(UnderWay { step, began, stall: began.elapsed() });
         Ok(earlier)
+    }
+
+    /// Whether the newest snapshot could not be saved and is still there for [`CheckpointWriter::save_again`].
+    pub fn can_save_again(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// Starts to save the newest snapshot again if it could not be saved, such as on a disk that was full; returns whether
+    /// there is one. There is none once [`CheckpointWriter::spare`] has handed it out, nor on a rank that saves a part.
+    ///
+    /// # Errors
+    /// As [`CheckpointWriter::save`].
+    pub fn save_again(&mut self) -> Result<bool, Error> {
+        let Some(snapshot) = self.failed.take() else { return Ok(false) };
+        self.save(Snapshot { began: Instant::now(), ..snapshot })?;
+        Ok(true)
     }
 
     /// The result of the snapshot in flight if it is finished, without waiting.
@@ -261,7 +281,7 @@ impl CheckpointWriter {
     /// The last finished snapshot, whose memory can be reused: allocating takes about as long as the copy itself.
     /// `None` if there is none; its contents are unspecified.
     pub fn spare(&mut self) -> Option<Snapshot> {
-        self.spare.take()
+        self.spare.take().or_else(|| self.failed.take())
     }
 
     fn receive(&mut self, patience: Duration) -> Result<Option<Checkpointed>, Error> {
@@ -276,7 +296,11 @@ impl CheckpointWriter {
                 return Err(Error::WriterGone);
             }
         };
-        self.spare = Some(outcome.snapshot);
+        // A part cannot be saved again without those of the other ranks.
+        match outcome.bytes.is_err() && outcome.snapshot.part.is_none() {
+            true => self.failed = Some(outcome.snapshot),
+            false => self.spare = Some(outcome.snapshot),
+        }
         let Some(UnderWay { step, began, stall }) = self.under_way.take() else { return Ok(None) };
         let commit_us = micros(outcome.ended.saturating_duration_since(began));
         Ok(Some(Checkpointed { step, bytes: outcome.bytes?, stall_us: micros(stall), commit_us }))

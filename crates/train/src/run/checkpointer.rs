@@ -1,4 +1,7 @@
-//! When the state is saved, and how long that stalls the training thread.
+//! When the state is saved, how long that stalls the training thread, and what a save means that finds no space.
+//!
+//! A full disk does not end training while an earlier checkpoint stays: the save is a note, and the next one is tried as
+//! usual. Only the last save of a run must succeed, and is tried again for a while.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +17,12 @@ use crate::state::Trainer;
 /// Weight of the newest step in the mean time of a step.
 const NEWEST: f64 = 0.1;
 
+/// The last save of a run is tried again for so long while there is no space. A run that is to stop has 60 s by default.
+const RETRIED_FOR: Duration = Duration::from_secs(30);
+
+/// Interval at which it is.
+const RETRIED_EVERY: Duration = Duration::from_secs(1);
+
 /// The writer, its rhythm, and the clock of both.
 pub struct Checkpointer<'a> {
     /// None on a rank that does not save.
@@ -24,6 +33,10 @@ pub struct Checkpointer<'a> {
     saved_at: Instant,
     step_seconds: Option<f64>,
     stalled: Duration,
+    /// Whether some checkpoint of this run is durable.
+    is_durable: bool,
+    /// Whether the newest save found no space.
+    is_short: bool,
 }
 
 impl<'a> Checkpointer<'a> {
@@ -45,6 +58,8 @@ impl<'a> Checkpointer<'a> {
             saved_at: Instant::now(),
             step_seconds: None,
             stalled: Duration::ZERO,
+            is_durable: saved.is_some(),
+            is_short: false,
         }
     }
 
@@ -79,9 +94,10 @@ impl<'a> Checkpointer<'a> {
             let spare = self.writer.as_mut().and_then(CheckpointWriter::spare);
             trainer.snapshot(spare, ranks)?
         };
+        let earlier = self.writer.as_mut().map_or(Ok(None), CheckpointWriter::wait);
+        self.settle(earlier)?;
         if let (Some(writer), Some(snapshot)) = (&mut self.writer, snapshot) {
-            let earlier = writer.save(snapshot)?;
-            self.report(earlier);
+            writer.save(snapshot)?;
         }
         self.pace.saved(step);
         (self.saved, self.saved_at) = (Some(step), Instant::now());
@@ -107,18 +123,46 @@ impl<'a> Checkpointer<'a> {
     pub fn keep_up(&mut self, next: u64) -> Result<(), Error> {
         let began = Instant::now();
         if let Some(writer) = &mut self.writer {
-            let done = writer.keep_up(next, self.pace.lag())?;
-            self.report(done);
+            let done = writer.keep_up(next, self.pace.lag());
+            self.settle(done)?;
         }
         self.stalled += began.elapsed();
         Ok(())
     }
 
-    /// Waits until the last save is durable.
+    /// Waits until the last save is durable. Where it found no space, it is tried again for [`RETRIED_FOR`].
     pub fn finish(&mut self) -> Result<(), Error> {
-        if let Some(writer) = &mut self.writer {
-            let done = writer.wait()?;
-            self.report(done);
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let began = Instant::now();
+        let mut done = writer.wait();
+        while writer.can_save_again() {
+            match done {
+                Err(error) if !is_tried_again(&error, began.elapsed()) => return Err(error.into()),
+                Err(_) => std::thread::sleep(RETRIED_EVERY),
+                // It was noted before that it found no space.
+                Ok(_) => {}
+            }
+            done = writer.save_again().and_then(|_| writer.wait());
+        }
+        self.report(done?);
+        Ok(())
+    }
+
+    /// Reports a save that has ended; one that found no space is a note, as long as training can continue without it.
+    fn settle(&mut self, ended: Result<Option<Checkpointed>, checkpoint::Error>) -> Result<(), Error> {
+        let can_save_again = self.writer.as_ref().is_some_and(CheckpointWriter::can_save_again);
+        match ended {
+            Ok(done) => self.report(done),
+            Err(error) if is_bearable(&error, self.is_durable, can_save_again) => {
+                if !std::mem::replace(&mut self.is_short, true) {
+                    let text = format!(
+                        "{error}: training continues, and the next checkpoint is tried as usual; a failure before that loses the \
+                         steps since the newest one"
+                    );
+                    self.channel.send(Report::Note { text });
+                }
+            }
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
@@ -143,6 +187,114 @@ impl<'a> Checkpointer<'a> {
             };
             self.pace.measured(costs);
         }
+        self.is_durable = true;
         self.channel.send(Report::Checkpointed(done));
+        if std::mem::take(&mut self.is_short) {
+            self.channel.send(Report::Note { text: "checkpoints are saved again: there is space".to_owned() });
+        }
+    }
+}
+
+/// Whether training continues after a save that failed. Without an earlier checkpoint the disk may be too small at all, which
+/// is to be known at once; what several ranks save in parts is not saved again.
+fn is_bearable(error: &checkpoint::Error, is_durable: bool, can_save_again: bool) -> bool {
+    matches!(error, checkpoint::Error::DiskFull { .. }) && is_durable && can_save_again
+}
+
+/// Whether the last save of a run is tried again, so long after it was first waited for.
+fn is_tried_again(error: &checkpoint::Error, after: Duration) -> bool {
+    matches!(error, checkpoint::Error::DiskFull { .. }) && after < RETRIED_FOR
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::process::Command;
+
+    use checkpoint::{Dtype, Snapshot, Tensor, WriterIdentity};
+    use domain::id::{Fence, RunId};
+    use domain::train::{Codec, Every};
+
+    use super::*;
+
+    fn errors() -> [checkpoint::Error; 2] {
+        let path = std::path::PathBuf::from("model.safetensors");
+        let full = checkpoint::Error::DiskFull { path: path.clone(), source: ErrorKind::StorageFull.into() };
+        [full, checkpoint::Error::ReadOnly { path, source: ErrorKind::ReadOnlyFilesystem.into() }]
+    }
+
+    #[test]
+    fn a_full_disk_does_not_end_training_while_an_earlier_checkpoint_stays() {
+        let [full, other] = errors();
+        assert!(is_bearable(&full, true, true));
+        assert!(!is_bearable(&full, false, true), "nothing would be left to resume from");
+        assert!(!is_bearable(&full, true, false), "the other ranks have ended");
+        assert!(!is_bearable(&other, true, true));
+    }
+
+    fn snapshot(step: u64, bytes: usize) -> Snapshot {
+        let shape = vec![bytes as u64];
+        let tensor = Tensor { name: "weight".into(), dtype: Dtype::U8, shape, bytes: vec![step as u8; bytes] };
+        let (model, training) = (vec![tensor.clone()], vec![tensor]);
+        let state = serde_json::json!(step);
+        Snapshot { step, began: Instant::now(), model, training, state, best: None, part: None }
+    }
+
+    /// Run by the test below in a process whose files may not be large; its reports go to stdout.
+    #[test]
+    #[ignore = "is run by another test"]
+    fn a_rank_on_a_small_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = folder.path().join("checkpoints");
+        let channel = Channel::connect("").unwrap();
+        let run = RunId::new("digits-1");
+        let identity = WriterIdentity { attempt: run.attempt(Fence(1)), run, fence: Fence(1), job_hash: "job".into() };
+        let writer = CheckpointWriter::open(&checkpoints, identity, 3, Codec::Full, None).unwrap();
+        let mut checkpointer = Checkpointer {
+            writer: Some(writer),
+            pace: Pace::new(Every::Auto, domain::train::Checkpoint::USUAL_MTBF, 0),
+            channel: &channel,
+            saved: None,
+            saved_at: Instant::now(),
+            step_seconds: None,
+            stalled: Duration::ZERO,
+            is_durable: false,
+            is_short: false,
+        };
+        let (small, large) = (10_000, 3_000_000);
+        let mut save = |step: u64, bytes: usize| {
+            checkpointer.writer.as_mut().unwrap().save(snapshot(step, bytes)).unwrap();
+            // Waits for it.
+            checkpointer.keep_up(u64::MAX)
+        };
+        let first = save(10, large);
+        let is_refused = matches!(first, Err(Error::Checkpoint(checkpoint::Error::DiskFull { .. })));
+        assert!(is_refused, "none is durable: {first:?}");
+        for (step, bytes) in [(20, small), (30, large), (40, large), (50, small)] {
+            save(step, bytes).unwrap();
+        }
+        checkpointer.finish().unwrap();
+        drop(checkpointer);
+        channel.finish();
+    }
+
+    #[test]
+    fn training_continues_without_checkpoints_that_find_no_space() {
+        let name = "run::checkpointer::tests::a_rank_on_a_small_disk";
+        let script = format!("trap '' XFSZ; ulimit -f 1000; exec \"$0\" --exact {name} --ignored --nocapture");
+        let output = Command::new("sh").args(["-c", &script]).arg(std::env::current_exe().unwrap()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        let count = |part: &str| said.matches(part).count();
+        assert_eq!(count("1 passed"), 1, "{said}");
+        assert_eq!((count("training continues"), count("checkpoints are saved again")), (1, 1), "{said}");
+    }
+
+    #[test]
+    fn the_last_save_is_tried_again_for_a_while() {
+        let [full, other] = errors();
+        assert!(is_tried_again(&full, Duration::ZERO));
+        assert!(!is_tried_again(&full, RETRIED_FOR));
+        assert!(!is_tried_again(&other, Duration::ZERO));
     }
 }
