@@ -52,7 +52,7 @@ pub(super) fn lower(
     let program = Program { workdir, file_mounts, setup, run: file.run, outputs, image, progress: file.progress };
     let work = work(file.train, program, tree, problems);
     let sweep = file.sweep.and_then(|keys| sweep(keys, parameters, work.as_ref(), tree, problems));
-    let (disk, speed) = disk(&resources, problems);
+    let (disk, speed) = disk(&resources, wants.only_cloud("aws"), problems);
     let rest = Job {
         name: file.name.unwrap_or_else(|| name_from(stem(file_name))),
         project: file.project,

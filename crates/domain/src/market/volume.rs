@@ -80,6 +80,8 @@ impl Volume {
     pub const MOST_GIB: u64 = 16 << 10;
     /// The least that a machine has for its work.
     pub const LEAST_WORK: Bytes = Bytes(100 << 30);
+    /// The most that the largest volume has for the work of its machine.
+    pub const MOST_WORK: Bytes = Bytes((Volume::MOST_GIB - SYSTEM_GIB) << 30);
 
     /// The cheapest with so many IOPS and MiB/s: gp3 within its limits, else io2, at most as fast as io2 is.
     pub fn at_least(iops: u32, throughput: u32) -> Volume {
@@ -194,10 +196,20 @@ pub struct VolumeSpeed {
     pub tier: Option<DiskTier>,
 }
 
-/// Why a stated speed is that of no volume.
+/// Why no volume is so large: what a job states must fit on one with the system.
+pub fn too_large(work: Bytes) -> Option<NoVolume> {
+    let most = Volume::MOST_WORK;
+    (work > most).then(|| NoVolume {
+        key: "size",
+        message: format!("a volume has {} GiB at most, {SYSTEM_GIB} of them for the system", Volume::MOST_GIB),
+        hint: format!("write {} (GB) or less, or divide the data among several machines", most.0 / 1_000_000_000),
+    })
+}
+
+/// Why what is stated is no volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoVolume {
-    /// The key that is wrong: `iops` or `throughput`.
+    /// The key that is wrong: `size`, `iops` or `throughput`.
     pub key: &'static str,
     pub message: String,
     pub hint: String,

@@ -299,4 +299,12 @@ pub(super) const PLANS: &[SourceMutant] = &[
         to: "chosen.insert(key, volume);",
         test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "the_machine_that_is" },
     },
+    SourceMutant {
+        name: "disks-larger-than-volumes-are-accepted",
+        harm: "a job that states more disk than a volume has is planned, and AWS refuses each launch",
+        file: "crates/domain/src/file/lower/disk.rs",
+        from: "size.filter(|_| is_aws).and_then(too_large)",
+        to: "size.filter(|_| !is_aws).and_then(too_large)",
+        test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "the_size_of_a_disk_is_one" },
+    },
 ];

@@ -4,11 +4,11 @@ use super::super::keys::{DiskKeys, Resources};
 use super::clash;
 use crate::problem::Problem;
 use crate::units::Bytes;
-use crate::volume::VolumeSpeed;
+use crate::volume::{VolumeSpeed, too_large};
 
 /// The size and the speed that `disk`, `disk_size` and `disk_tier` state. Keys that say the same thing twice, and differently,
-/// and a speed that no volume has, are problems.
-pub(super) fn disk(resources: &Resources, problems: &mut Vec<Problem>) -> (Option<Bytes>, VolumeSpeed) {
+/// and a size (where only machines of AWS are asked for, `is_aws`) or a speed that no volume has, are problems.
+pub(super) fn disk(resources: &Resources, is_aws: bool, problems: &mut Vec<Problem>) -> (Option<Bytes>, VolumeSpeed) {
     let DiskKeys { size, iops, throughput, tier } = resources.disk.unwrap_or_default();
     if let (Some(one), Some(other)) = (size, resources.disk_size)
         && one != other
@@ -26,5 +26,14 @@ pub(super) fn disk(resources: &Resources, problems: &mut Vec<Problem>) -> (Optio
     if let Err(wrong) = speed.volume() {
         clash(problems, &format!("resources.disk.{}", wrong.key), &wrong.message, &wrong.hint);
     }
-    (size.or(resources.disk_size).map(|size| size.0), speed)
+    if size.is_some_and(|size| size.0 == Bytes(0)) {
+        let hint = "write for example `size: 500` (GB), or leave it out: the plan chooses";
+        clash(problems, "resources.disk.size", "a disk of 0 GB holds nothing", hint);
+    }
+    let key = if size.is_some() { "resources.disk.size" } else { "resources.disk_size" };
+    let size = size.or(resources.disk_size).map(|size| size.0);
+    if let Some(wrong) = size.filter(|_| is_aws).and_then(too_large) {
+        clash(problems, key, &wrong.message, &wrong.hint);
+    }
+    (size, speed)
 }

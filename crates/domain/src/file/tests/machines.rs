@@ -175,3 +175,17 @@ fn the_speed_of_a_disk_is_stated_in_either_form() {
     check("infra: gcp, disk: {size: 500}", "ok");
     check("infra: aws, disk_tier: high", "ok");
 }
+
+#[test]
+fn the_size_of_a_disk_is_one_that_a_volume_has() {
+    let check = |line: &str, expected: &str| check(&run_with(&format!("resources: {{{line}}}")), expected);
+    let most = "a volume has 16384 GiB at most, 40 of them for the system (write 17549 (GB) or less, or divide the data among several machines)";
+    check("infra: aws, disk: {size: 17549}", "ok");
+    check("infra: aws, disk: {size: 17550}", &format!("2 resources.disk.size: {most}"));
+    check("infra: aws/us-east-1, disk_size: 70000", &format!("2 resources.disk_size: {most}"));
+    // Other clouds have larger disks.
+    check("infra: gcp, disk: {size: 17550}", "ok");
+    let none = "a disk of 0 GB holds nothing (write for example `size: 500` (GB), or leave it out: the plan chooses)";
+    check("infra: gcp, disk: {size: 0}", &format!("2 resources.disk.size: {none}"));
+    check("infra: gcp, disk_size: 0", "ok");
+}
