@@ -90,7 +90,7 @@ fn why_not_names_the_limit() {
     check(
         &resnet("resources: {max_price: $4/h}\n"),
         "p5.48xlarge/on_demand",
-        "dearer than $4.00/h a machine; for example it costs $",
+        "dearer than $4.00/h a machine with its disk; for example it costs $",
     );
     check(&resnet("resources: {region: DE}\n"), "p5.48xlarge", "other regions");
     check(&resnet("resources: {compliance: [gdpr]}\n"), "p5.48xlarge", "not known to comply with gdpr");

@@ -4,6 +4,7 @@ use domain::accelerators::Accelerators;
 use domain::listing::{Cloud, Listing};
 use domain::tariff::{Service, Tariff};
 use domain::terms::{Availability, PurchaseOption, is_distrusted};
+pub(crate) use domain::volume::hourly;
 use domain::wants::{Spot, Wants};
 use domain::{Bytes, Money, Node, Offer, Rate};
 
@@ -128,11 +129,3 @@ pub(crate) fn price(catalog: &Catalog, cloud: &Cloud, region: Option<&str>, serv
     let known = catalog.tariff(cloud, region, service).map(|tariff| tariff.price);
     known.or_else(|| Tariff::dearest(&catalog.tariffs, service))
 }
-
-/// What costs so much in a month, by the hour, rounded up.
-pub(crate) fn hourly(month: Money) -> Rate {
-    Rate::from_micros_per_hour(month.micros().saturating_add(MONTH_HOURS - 1) / MONTH_HOURS)
-}
-
-/// A month, as clouds bill disks.
-const MONTH_HOURS: i64 = 730;

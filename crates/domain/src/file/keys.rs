@@ -167,7 +167,7 @@ pub(crate) struct Resources {
     /// With `use_spot: true`, so many of the `num_nodes` machines are rented on demand, node rank 0 first: with `num_nodes: {min, max}` the run continues on them while no spot machine is to be had. Default: 0.
     #[schemars(range(min = 0, max = 4096))]
     pub on_demand: Option<u32>,
-    /// Maximum price per machine and hour.
+    /// Maximum price per machine and hour, with the disk that is rented with it.
     pub max_price: Option<Rate>,
     /// Same as `max_price`.
     pub max_hourly_cost: Option<Rate>,

@@ -9,7 +9,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::money::Money;
+use crate::listing::Cloud;
+use crate::money::{Money, Rate};
 use crate::tariff::Service;
 use crate::units::Bytes;
 
@@ -66,6 +67,27 @@ const SYSTEM_GIB: u64 = 40;
 pub fn is_nitro(instance_type: &str) -> bool {
     let family = instance_type.split('.').next().unwrap_or_default();
     !XEN.contains(&family)
+}
+
+/// A month, as clouds bill disks.
+const MONTH_HOURS: i64 = 730;
+
+/// What costs so much in a month, by the hour, rounded up.
+pub fn hourly(month: Money) -> Rate {
+    Rate::from_micros_per_hour(month.micros().saturating_add(MONTH_HOURS - 1) / MONTH_HOURS)
+}
+
+/// GiB of the disk that gradus rents with a machine of a cloud that provisions no speed, with so much for its work; `None` where
+/// machines hold their disks, or are not rented.
+pub fn plain_gib(cloud: &Cloud, work: Bytes) -> Option<u64> {
+    let work = |least: u64| work.0.div_ceil(1 << 30).max(least);
+    match cloud {
+        Cloud::Gcp => Some(work(100) + 40),
+        Cloud::Azure => Some((work(192) + 64).next_power_of_two()),
+        Cloud::Alibaba => Some(work(160) + 40),
+        Cloud::Tencent => Some((work(160) + 40).next_multiple_of(10)),
+        Cloud::Aws | Cloud::Lambda | Cloud::Own | Cloud::Other(_) => None,
+    }
 }
 
 /// GiB of a volume with so much for the work of its machine.

@@ -45,6 +45,11 @@ impl Rate {
         Rate(self.0.saturating_mul(i64::from(count)))
     }
 
+    /// Both prices together.
+    pub fn plus(self, other: Rate) -> Rate {
+        Rate(self.0.saturating_add(other.0))
+    }
+
     /// The price in micro-dollars an hour.
     pub fn micros_per_hour(self) -> i64 {
         self.0

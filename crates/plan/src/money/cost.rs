@@ -14,7 +14,7 @@ const MONTH: i128 = 730 * 3_600_000_000;
 pub struct Cost {
     /// Machines.
     pub compute: Money,
-    /// Disks that hold the data meanwhile, and their provisioned speed.
+    /// Disks that are rented with the machines, or hold the data meanwhile.
     pub storage: Money,
     /// Storage of checkpoints.
     pub checkpoints: Money,
@@ -53,12 +53,6 @@ pub fn kept(kept: Stored, time: Elapsed) -> Money {
     let product =
         i128::from(kept.price.micros()).saturating_mul(i128::from(kept.bytes.0)).saturating_mul(i128::from(time.0));
     rounded_up(product, GIB * MONTH)
-}
-
-/// What `nodes` machines pay for some time for what costs so much in a month.
-pub fn monthly(month: Money, nodes: u32, time: Elapsed) -> Money {
-    let product = i128::from(month.micros()).saturating_mul(i128::from(nodes)).saturating_mul(i128::from(time.0));
-    rounded_up(product, MONTH)
 }
 
 /// The cost of transferring bytes.
@@ -144,8 +138,6 @@ mod tests {
         let money = Money::from_micros;
         let cost = Cost { compute: money(1), storage: money(20), checkpoints: money(300), egress: money(4000) };
         assert_eq!(cost.total(), money(4321));
-        assert_eq!(monthly(money(730), 2, elapsed(3600.0)), money(2));
-        assert_eq!(monthly(money(731), 2, elapsed(3600.0)), money(3));
         assert_eq!(elapsed(-1.0), Elapsed(0));
         assert_eq!(elapsed(f64::NAN), Elapsed(0));
         assert_eq!(elapsed(0.0000001), Elapsed(1));

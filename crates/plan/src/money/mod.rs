@@ -10,4 +10,4 @@ pub mod ledger;
 pub mod reserved;
 pub mod savings;
 
-pub use cost::{Cost, Stored, Transferred, kept, monthly, moved, rent};
+pub use cost::{Cost, Stored, Transferred, kept, moved, rent};

@@ -23,7 +23,7 @@ pub struct Admission {
     /// Names, the start of some with `*`, or two letters of a country.
     pub regions: Vec<String>,
     pub compliance: Vec<Compliance>,
-    /// Of one machine.
+    /// Of one machine with the disk that is rented with it.
     pub max_price: Option<Rate>,
     pub spot: Spot,
     /// Machines of a run that are rented on demand, where the others are spot machines.
@@ -223,6 +223,14 @@ impl Admission {
             return self.refuses_anchors(priced);
         }
         None
+    }
+
+    /// Whether a machine, or one on demand beside spot machines, costs more than `max_price` with the disk that is rented with it.
+    pub(super) fn is_too_dear(&self, priced: &PricedListing, terms: PurchaseOption, disk: Option<Rate>) -> bool {
+        let Some(most) = self.max_price else { return false };
+        let is_dear =
+            |terms: PurchaseOption| priced.rate(terms).is_some_and(|rate| rate.plus(disk.unwrap_or_default()) > most);
+        is_dear(terms) || (terms == PurchaseOption::Spot && self.on_demand > 0 && is_dear(PurchaseOption::OnDemand))
     }
 
     /// Why machines on demand cannot be rented beside spot machines of this listing, if the job asks for some.

@@ -52,14 +52,19 @@ pub fn forecast<E: Estimator>(
     let scaled = |factor: f64| -> RunTimeline {
         let profile = RunProfile { work: timeline.work * factor, ..profile };
         let availability = constraints.availability_of(priced, candidate.nodes);
-        profile.timeline(spec, candidate.terms, timeline::policy(&constraints.admission, priced), availability)
+        profile.timeline(
+            spec,
+            candidate.terms,
+            timeline::policy(&constraints.admission, priced, candidate.disk),
+            availability,
+        )
     };
     let (fast, slow) = (scaled(step.0), scaled(step.1));
     let simulated = match candidate.terms {
         PurchaseOption::OnDemand | PurchaseOption::Dedicated => None,
         PurchaseOption::Spot => {
             let run =
-                simulated_run(constraints, priced, &RunProfile { work: timeline.work, ..profile }, timeline, step);
+                simulated_run(constraints, priced, &RunProfile { work: timeline.work, ..profile }, candidate, step);
             bands_of(constraints.availability_of(priced, candidate.nodes), &run, seed)
         }
     };
@@ -69,10 +74,9 @@ pub fn forecast<E: Estimator>(
     };
     let leaving = constraints.leaving(priced);
     let anchors = constraints.admission.anchors(candidate.terms, candidate.nodes);
-    let provisioned = candidate.volume.map_or(Money::default(), |volume| volume.provisioned(&priced.tariffs));
     let cost_of = |timeline: &RunTimeline| {
         let machines = (candidate.nodes, anchors);
-        timeline::cost(spec, priced, candidate.terms, machines, timeline, &leaving, provisioned).total()
+        timeline::cost(spec, priced, candidate.terms, machines, timeline, &leaving, candidate.disk).total()
     };
     let total = candidate.cost.total();
     let [low, high] = match simulated {
@@ -117,16 +121,16 @@ fn simulated_run(
     constraints: &Constraints,
     priced: &PricedListing,
     profile: &RunProfile,
-    timeline: &RunTimeline,
+    candidate: &Candidate,
     step: (f64, f64),
 ) -> SimulatedRun {
     let spot = priced.rate(PurchaseOption::Spot).map_or(0.0, |rate| rate.micros_per_hour() as f64);
-    let passed = timeline.wall / assumed::SPOT_PRICE_MEMORY;
+    let passed = candidate.timeline.wall / assumed::SPOT_PRICE_MEMORY;
     SimulatedRun {
         work: profile.work,
-        interval: timeline.interval,
+        interval: candidate.timeline.interval,
         costs: profile.costs,
-        policy: timeline::policy(&constraints.admission, priced),
+        policy: timeline::policy(&constraints.admission, priced, candidate.disk),
         start: profile.before,
         pace: step,
         price: (spot / unit_price(priced).max(1.0), assumed::SPOT_PRICE_MOVES * (-(-passed).exp_m1()).sqrt()),

@@ -23,7 +23,8 @@ pub mod workload;
 
 use std::collections::BTreeMap;
 
-use domain::{Elapsed, Money};
+use domain::tariff::Service;
+use domain::{Elapsed, Money, Rate};
 use serde::Serialize;
 
 use self::parallel::ahead;
@@ -86,6 +87,8 @@ pub struct Candidate {
     pub timeline: RunTimeline,
     /// The volume of each machine; `None` on a cloud that provisions no speed.
     pub volume: Option<VolumeChoice>,
+    /// The price of the disk that is rented with each machine; `None` where none is.
+    pub disk: Option<Rate>,
     pub cost: Cost,
     /// Kilograms of CO₂, where the region's grid is known.
     pub kilograms: Option<f64>,
@@ -104,6 +107,14 @@ impl Candidate {
     /// Whether it surely fits.
     pub fn is_sure(&self) -> bool {
         self.verdict == MemoryFit::Fits
+    }
+
+    /// What is paid for the disk that is rented with each machine.
+    pub fn disk_services(&self) -> Vec<Service> {
+        match self.volume {
+            Some(volume) => volume.services().collect(),
+            None => self.disk.map(|_| Service::SsdDisk).into_iter().collect(),
+        }
     }
 
     /// Time and cost, as they are compared.
@@ -204,7 +215,7 @@ impl<'a, E: Estimator> Search<'a, E> {
                 };
                 let candidate = self.candidate(constraints, (index, terms), *nodes, step);
                 answer.compared += 1;
-                match constraints.misses(&candidate) {
+                match constraints.misses(&market.listings[index], &candidate) {
                     None => {
                         found = true;
                         answer.candidates.push(candidate);
@@ -246,11 +257,9 @@ impl<'a, E: Estimator> Search<'a, E> {
             PurchaseOption::Spot => constraints.availability_of(priced, nodes),
             PurchaseOption::OnDemand | PurchaseOption::Dedicated => SpotAvailability::STEADY,
         };
-        let policy = timeline::policy(&constraints.admission, priced);
         let profile = RunProfile::of(self.spec, priced, gpu, nodes, step, start);
-        let timeline = profile.timeline(self.spec, terms, policy, availability);
-        let volume = VolumeChoice::of(self.spec, priced, nodes, &timeline, &constraints.admission.needs);
-        let provisioned = volume.map_or(Money::default(), |volume| volume.provisioned(&priced.tariffs));
+        let (timeline, volume, disk) =
+            volume::on_disks(self.spec, priced, (terms, nodes), &profile, &constraints.admission, availability);
         Candidate {
             listing,
             terms,
@@ -258,6 +267,7 @@ impl<'a, E: Estimator> Search<'a, E> {
             nodes,
             timeline,
             volume,
+            disk,
             cost: timeline::cost(
                 self.spec,
                 priced,
@@ -265,7 +275,7 @@ impl<'a, E: Estimator> Search<'a, E> {
                 (nodes, constraints.admission.anchors(terms, nodes)),
                 &timeline,
                 &constraints.leaving(priced),
-                provisioned,
+                disk,
             ),
             kilograms: timeline::emitted(priced, nodes, gpu.power, &timeline).map(|carbon| carbon.kilograms),
             verdict,
@@ -276,7 +286,10 @@ impl<'a, E: Estimator> Search<'a, E> {
 
 impl Constraints {
     /// The limit that a candidate exceeds, the first of them.
-    pub fn misses(&self, candidate: &Candidate) -> Option<Reason> {
+    pub fn misses(&self, priced: &PricedListing, candidate: &Candidate) -> Option<Reason> {
+        if self.admission.is_too_dear(priced, candidate.terms, candidate.disk) {
+            return Some(Reason::MaxPrice);
+        }
         let (time, cost) = candidate.point();
         if self.budget.is_some_and(|most| cost > most.micros()) {
             return Some(Reason::Budget);

@@ -243,10 +243,8 @@ fn by_force(spec: &TrainingSpec, market: &MarketIndex, estimator: Rough, constra
             for config in every_config(spec, &device, &mut estimator.clone()) {
                 let availability = constraints.availability_of(priced, *nodes);
                 let profile = RunProfile::of(spec, priced, &device.gpu, *nodes, config.step, config.start);
-                let timeline =
-                    profile.timeline(spec, terms, timeline::policy(&constraints.admission, priced), availability);
-                let volume = VolumeChoice::of(spec, priced, *nodes, &timeline, &constraints.admission.needs);
-                let provisioned = volume.map_or(Money::default(), |volume| volume.provisioned(&priced.tariffs));
+                let (timeline, volume, disk) =
+                    volume::on_disks(spec, priced, (terms, *nodes), &profile, &constraints.admission, availability);
                 let candidate = Candidate {
                     listing: index,
                     terms,
@@ -260,14 +258,15 @@ fn by_force(spec: &TrainingSpec, market: &MarketIndex, estimator: Rough, constra
                         (*nodes, 0),
                         &timeline,
                         &constraints.leaving(priced),
-                        provisioned,
+                        disk,
                     ),
                     volume,
+                    disk,
                     kilograms: None,
                     verdict: config.verdict,
                     simpler: None,
                 };
-                if constraints.misses(&candidate).is_none() {
+                if constraints.misses(priced, &candidate).is_none() {
                     points.push(candidate.point());
                 }
             }

@@ -1,7 +1,7 @@
 //! The timeline of a run on given machines: duration, paid time and cost.
 
 use domain::gpu::Gpu;
-use domain::{Bytes, Elapsed, Money};
+use domain::{Bytes, Elapsed, Money, Rate};
 use serde::Serialize;
 
 use super::admit::Admission;
@@ -11,7 +11,7 @@ use super::workload::TrainingSpec;
 use crate::estimate::limits::{self, PreprocessingRate, Supply};
 use crate::money::carbon::{Emissions, carbon};
 use crate::money::cost::elapsed;
-use crate::money::{Cost, Stored, Transferred, kept, monthly, moved, rent};
+use crate::money::{Cost, Stored, Transferred, kept, moved, rent};
 use crate::spot::{CheckpointOverhead, OutagePolicy, OutageProfile, SpotAvailability, interval};
 use domain::tariff::Service;
 use domain::wants::Spot;
@@ -116,9 +116,9 @@ impl RunProfile {
     }
 }
 
-/// What a run does during spot outages: it falls back if it may, and if the job admits the on-demand price.
-pub fn policy(admission: &Admission, priced: &PricedListing) -> OutagePolicy {
-    let on_demand = priced.rate(PurchaseOption::OnDemand);
+/// What a run does during spot outages: it falls back if it may, and if the job admits the on-demand price with that of the disk.
+pub fn policy(admission: &Admission, priced: &PricedListing, disk: Option<Rate>) -> OutagePolicy {
+    let on_demand = priced.rate(PurchaseOption::OnDemand).map(|rate| rate.plus(disk.unwrap_or_default()));
     let admitted = on_demand.filter(|rate| admission.max_price.is_none_or(|most| *rate <= most));
     match (admission.spot, admitted) {
         (Spot::Auto, Some(_)) => OutagePolicy::FallBack { patience: assumed::PATIENCE, hold: assumed::HOLD },
@@ -145,8 +145,8 @@ pub struct Egress {
 }
 
 /// The cost of a timeline on so many machines, of which `anchors` are on demand whatever the terms of the others: they are
-/// paid for from start to end, also while spot machines are waited for. The provisioned speed of each machine's volume costs
-/// `provisioned` in a month.
+/// paid for from start to end, also while spot machines are waited for. `disk` is the price of the disk that each machine is rented
+/// with; without one, a disk that holds the data is counted by the GiB where the machine's own do not.
 pub fn cost(
     spec: &TrainingSpec,
     priced: &PricedListing,
@@ -154,7 +154,7 @@ pub fn cost(
     (nodes, anchors): (u32, u32),
     timeline: &RunTimeline,
     leaving: &Egress,
-    provisioned: Money,
+    disk: Option<Rate>,
 ) -> Cost {
     let at = |terms: PurchaseOption, machines: u32, seconds: f64| {
         priced.rate(terms).map_or(Money::default(), |rate| rent(rate, machines, elapsed(seconds)))
@@ -168,7 +168,10 @@ pub fn cost(
     let leave = |left: Bytes, price: Option<Money>| {
         price.map_or(Money::default(), |price| moved(Transferred { bytes: left, price }))
     };
-    let disk = disk_service(spec, priced).and_then(|service| priced.tariffs.price(service));
+    let storage = || {
+        let price = disk_service(spec, priced).and_then(|service| priced.tariffs.price(service));
+        keep(bytes(spec.data.bytes, u64::from(nodes)), price)
+    };
     let data = match leaving.distance {
         DataLocality::None => Money::default(),
         DataLocality::Region => leave(spec.data.bytes, leaving.tariffs.cross_region),
@@ -178,13 +181,13 @@ pub fn cost(
         compute: at(terms, others, timeline.rented)
             + at(on_demand, others, timeline.fallen_back)
             + at(on_demand, anchors, timeline.wall),
-        storage: keep(bytes(spec.data.bytes, u64::from(nodes)), disk) + monthly(provisioned, nodes, wall),
+        storage: disk.map_or_else(storage, |disk| rent(disk, nodes, wall)),
         checkpoints: keep(bytes(spec.checkpoints.state, u64::from(spec.checkpoints.keep)), priced.tariffs.objects),
         egress: data + leave(spec.checkpoints.weights, priced.tariffs.egress),
     }
 }
 
-/// The disk service that is billed; `None` if the machine's included disk is large enough.
+/// The disk service that is billed where gradus rents no disk; `None` if the machine's included disk is large enough.
 fn disk_service(spec: &TrainingSpec, priced: &PricedListing) -> Option<Service> {
     let has_room = priced.listing.disk.is_some_and(|disk| disk >= spec.data.bytes);
     match (has_room, spec.data.disk) {
@@ -198,19 +201,20 @@ fn disk_service(spec: &TrainingSpec, priced: &PricedListing) -> Option<Service> 
 /// service it is, and, where there is one, another cloud's price as an upper bound.
 pub type UnknownTariff = (bool, Service, Option<Money>);
 
-/// Every service that a run on a listing pays for at an unknown price, `provisioned` for the volumes among them.
+/// Every service that a run on a listing pays for at an unknown price, `rented` for the disks among them.
 pub fn unknown_tariffs(
     spec: &TrainingSpec,
     priced: &PricedListing,
     leaving: &Egress,
-    provisioned: impl IntoIterator<Item = Service>,
+    rented: &[Service],
 ) -> Vec<UnknownTariff> {
     let there = [
-        (spec.data.bytes.0 > 0).then(|| disk_service(spec, priced)).flatten(),
+        (rented.is_empty() && spec.data.bytes.0 > 0).then(|| disk_service(spec, priced)).flatten(),
         (spec.checkpoints.state.0 > 0).then_some(Service::Objects),
         (spec.checkpoints.weights.0 > 0).then_some(Service::Egress),
     ];
-    let there = there.into_iter().flatten().chain(provisioned).map(|service| (false, service, priced.tariffs));
+    let there =
+        there.into_iter().flatten().chain(rented.iter().copied()).map(|service| (false, service, priced.tariffs));
     let data = match leaving.distance {
         DataLocality::None => None,
         DataLocality::Region => Some((true, Service::CrossRegion, leaving.tariffs)),

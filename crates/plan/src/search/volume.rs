@@ -7,13 +7,15 @@
 use domain::job::Needs;
 use domain::listing::Cloud;
 use domain::tariff::Service;
-use domain::volume::{Volume, is_nitro, whole_gib};
-use domain::{Bytes, Money};
+use domain::volume::{Volume, hourly, is_nitro, plain_gib, whole_gib};
+use domain::{Bytes, Money, Rate};
 use serde::Serialize;
 
-use super::market::{PricedListing, Tariffs};
-use super::timeline::RunTimeline;
+use super::admit::Admission;
+use super::market::{PricedListing, PurchaseOption, Tariffs};
+use super::timeline::{self, RunProfile, RunTimeline};
 use super::workload::TrainingSpec;
+use crate::spot::SpotAvailability;
 
 /// The largest read or write that counts as one (Amazon EBS user guide, "I/O characteristics and monitoring").
 const OPERATION: f64 = 262_144.0;
@@ -116,17 +118,54 @@ impl VolumeChoice {
         bytes / (f64::from(self.volume.throughput) * MIB)
     }
 
-    /// What it costs in a month beyond gp3 at its base speed for as much work.
-    pub fn provisioned(&self, tariffs: &Tariffs) -> Money {
-        let price = |service: Service| tariffs.price(service);
-        let (all, base) = (self.volume.month(self.gib, price), Volume::BASE.month(whole_gib(self.work), price));
-        Money::from_micros((all.micros() - base.micros()).max(0))
+    /// What all of it costs by the hour: size and speed, as it is counted while it is rented.
+    pub fn rate(&self, tariffs: &Tariffs) -> Rate {
+        hourly(self.volume.month(self.gib, |service| tariffs.price(service)))
     }
 
-    /// Services that are paid for beside the size of gp3.
+    /// Services that are paid for.
     pub fn services(&self) -> impl Iterator<Item = Service> {
         let parts = self.volume.parts(self.gib).into_iter().filter(|(_, count)| *count > 0);
-        parts.map(|(service, _)| service).filter(|service| *service != Service::SsdDisk)
+        parts.map(|(service, _)| service)
+    }
+}
+
+/// What the disk that gradus rents with each machine costs by the hour: the volume, or on clouds that provision no speed a disk as
+/// large as the job states, or else as the data that the machine's own disks do not hold. `None` where no disk is rented.
+pub(super) fn disk_rate(
+    spec: &TrainingSpec,
+    priced: &PricedListing,
+    needs: &Needs,
+    volume: Option<&VolumeChoice>,
+) -> Option<Rate> {
+    if let Some(volume) = volume {
+        return Some(volume.rate(&priced.tariffs));
+    }
+    let is_inside = priced.listing.disk.is_some_and(|disk| disk >= spec.data.bytes);
+    let held = if is_inside { Bytes(0) } else { spec.data.bytes };
+    let gib = plain_gib(&priced.listing.cloud, needs.disk.unwrap_or(held))?;
+    let price = priced.tariffs.price(Service::SsdDisk).unwrap_or_default();
+    Some(hourly(Money::from_micros(i64::try_from(gib).unwrap_or(i64::MAX).saturating_mul(price.micros()))))
+}
+
+/// The run of a profile with the disks that are rented with its machines: its timeline, their volumes, and the price of each.
+pub(super) fn on_disks(
+    spec: &TrainingSpec,
+    priced: &PricedListing,
+    (terms, nodes): (PurchaseOption, u32),
+    profile: &RunProfile,
+    admission: &Admission,
+    availability: SpotAvailability,
+) -> (RunTimeline, Option<VolumeChoice>, Option<Rate>) {
+    let policy = timeline::policy(admission, priced, None);
+    let planned = profile.timeline(spec, terms, policy, availability);
+    let volume = VolumeChoice::of(spec, priced, nodes, &planned, &admission.needs);
+    let disk = disk_rate(spec, priced, &admission.needs, volume.as_ref());
+    // Whether it may fall back depends on the price of the disk, which follows from the pace.
+    let with_disk = timeline::policy(admission, priced, disk);
+    match with_disk == policy {
+        true => (planned, volume, disk),
+        false => (profile.timeline(spec, terms, with_disk, availability), volume, disk),
     }
 }
 

@@ -115,3 +115,47 @@ fn order(answer: &SearchResult, chosen: usize) -> Vec<usize> {
     others.sort_by(|one, other| product(one).total_cmp(&product(other)));
     std::iter::once(chosen).chain(others).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use domain::Elapsed;
+    use plan::money::rent;
+
+    use super::*;
+
+    const RESNET: &str = "
+run: python train.py
+num_nodes: 2
+workload:
+  model: {config: {model_type: resnet, layer_type: bottleneck, embedding_size: 64, depths: [3, 4, 6, 3], \
+    hidden_sizes: [256, 512, 1024, 2048], num_labels: 1000}}
+  image: 224
+  batch: 1024
+  epochs: 9
+  optimizer: sgd_momentum
+data: {samples: 1281167, bytes: 147 GB}
+";
+
+    /// What `gradus plan` counts for disks is what `gradus run` pays for them: the whole volume of each machine.
+    #[test]
+    fn a_plan_and_a_run_count_the_same_for_disks() {
+        let catalog = Catalog::embedded().unwrap();
+        for machine in ["g5.12xlarge", "p4d.24xlarge"] {
+            let resources = format!("resources: {{infra: aws/us-east-1, instance_type: {machine}, use_spot: false}}");
+            let job = Job::parse(&format!("{resources}{RESNET}"), "job.yaml").unwrap().job;
+            let offered = |volumes: &Volumes| -> Vec<Offer> {
+                let with_disk = |offer: Offer| {
+                    let (disk, volume) = volumes.disk(&offer, &job.needs);
+                    cloud::aws::with_disk(&catalog, offer, disk, volume)
+                };
+                cloud::aws::offers(&catalog, &job.wants).into_iter().map(with_disk).collect()
+            };
+            let Ranked { offers, chosen, .. } = ranked(&job, &catalog, offered).unwrap();
+            let chosen = chosen.unwrap();
+            let disk = cloud::aws::disk_rate(&catalog, Some("us-east-1"), &offers[0].node);
+            let paid = rent(disk, 2, Elapsed(chosen.forecast.time.middle.micros()));
+            // Times are rounded to microseconds.
+            assert!(paid.micros() > 0 && paid.micros().abs_diff(chosen.storage.micros()) <= 2, "{machine}: {paid}");
+        }
+    }
+}

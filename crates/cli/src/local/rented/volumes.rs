@@ -100,6 +100,7 @@ pub fn with_disks(cost: Money, counted: Money, disks: Rate, (time, usual): (Dura
 mod tests {
     use cloud::Catalog;
     use domain::listing::Cloud;
+    use domain::volume::plain_gib;
     use plan::money::Cost;
     use plan::search::{Availability, MemoryFit, RunTimeline, VolumeDemand};
 
@@ -181,6 +182,7 @@ mod tests {
                 nodes: 1,
                 timeline: RunTimeline::default(),
                 volume: Some(choice(SamplesIn::Volume, volume, (4_500, throughput), false)),
+                disk: None,
                 cost: Cost::default(),
                 kilograms: None,
                 verdict: MemoryFit::Fits,
@@ -199,6 +201,22 @@ mod tests {
         };
         let volumes = Volumes::of(&market, [&simpler, &fastest]);
         assert_eq!(volumes.disk(&offer, &Needs::default()).1, Some(Volume::at_least(4_500, 450)));
+    }
+
+    /// The search has no dependency on the crate that rents them.
+    #[test]
+    fn disks_of_other_clouds_are_as_large_in_the_plan_as_they_are_rented() {
+        for work in [192, 500, 1_001].map(|gib: u64| Bytes(gib << 30)) {
+            let rented = [
+                (Cloud::Gcp, cloud::gcp::disk_gib(work)),
+                (Cloud::Azure, cloud::azure::disk_gib(work)),
+                (Cloud::Alibaba, cloud::alibaba::disk_gib(work)),
+                (Cloud::Tencent, cloud::tencent::disk_gib(work)),
+            ];
+            for (cloud, gib) in rented {
+                assert_eq!(plain_gib(&cloud, work), Some(gib), "{cloud} {work}");
+            }
+        }
     }
 
     #[test]

@@ -100,8 +100,8 @@ pub fn remedy<E: Estimator>(
     (!answer.front.is_empty()).then_some((without, answer))
 }
 
-/// The lowest price of one machine that leaves candidates. A spot machine whose on-demand price is above it cannot fall
-/// back, so each price is tried.
+/// The lowest price of one machine with its disk that leaves candidates. A spot machine whose on-demand price is above it
+/// cannot fall back, so each price is tried.
 pub fn least_price<E: Estimator>(
     search: &mut Search<E>,
     constraints: &Constraints,
@@ -112,7 +112,9 @@ pub fn least_price<E: Estimator>(
         .candidates
         .iter()
         .flat_map(|candidate| {
-            [candidate.terms, PurchaseOption::OnDemand].map(|terms| market.listings[candidate.listing].rate(terms))
+            let disk = candidate.disk.unwrap_or_default();
+            let rate = |terms| market.listings[candidate.listing].rate(terms).map(|rate| rate.plus(disk));
+            [candidate.terms, PurchaseOption::OnDemand].map(rate)
         })
         .flatten()
         .collect();

@@ -5,7 +5,7 @@
 //! [`LAYOUT_MARGIN`] more.
 
 use crate::search::parallel::Estimator;
-use crate::search::{Candidate, Constraints, LAYOUT_MARGIN, MemoryFit, Search};
+use crate::search::{Candidate, Constraints, LAYOUT_MARGIN, MemoryFit, PricedListing, Search};
 
 impl<E: Estimator> Search<'_, E> {
     /// The offer of a candidate with each simpler layout that may be recommended instead of the fastest, the simplest
@@ -19,7 +19,7 @@ impl<E: Estimator> Search<'_, E> {
         for (place, step) in steps.into_iter().enumerate() {
             let candidate = self.candidate(constraints, (fastest.listing, fastest.terms), fastest.nodes, step);
             let candidate = Candidate { simpler: Some(place), ..candidate };
-            if is_as_good(constraints, fastest, &candidate) {
+            if is_as_good(constraints, &self.market.listings[fastest.listing], fastest, &candidate) {
                 found.push(candidate);
             }
         }
@@ -29,10 +29,10 @@ impl<E: Estimator> Search<'_, E> {
 
 /// Whether a candidate keeps the limits, and takes and costs at most [`LAYOUT_MARGIN`] more than the fastest. Both are
 /// compared: a run on spot machines that takes a tenth longer may cost more than a tenth more.
-fn is_as_good(constraints: &Constraints, fastest: &Candidate, candidate: &Candidate) -> bool {
+fn is_as_good(constraints: &Constraints, priced: &PricedListing, fastest: &Candidate, candidate: &Candidate) -> bool {
     let ((time, cost), (least_time, least_cost)) = (candidate.point(), fastest.point());
     let is_within = |more: f64, least: f64| more <= least * (1.0 + LAYOUT_MARGIN);
-    constraints.misses(candidate).is_none()
+    constraints.misses(priced, candidate).is_none()
         && is_within(time as f64, least_time as f64)
         && is_within(cost as f64, least_cost as f64)
 }

@@ -51,7 +51,7 @@ pub fn outcomes<E: Estimator>(
         Err(infeasible) => OfferOutcome::Infeasible { nodes: *nodes, why: infeasible },
         Ok(step) => {
             let candidate = search.candidate(constraints, (listing, terms), *nodes, step);
-            match constraints.misses(&candidate) {
+            match constraints.misses(priced, &candidate) {
                 Some(reason) => OfferOutcome::Missed { reason, candidate },
                 None => OfferOutcome::Compared { candidate },
             }

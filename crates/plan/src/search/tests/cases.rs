@@ -85,7 +85,7 @@ fn unknown_tariffs_are_bounded_and_told() {
         let listings = [Listing { cloud, ..spot_listing() }];
         let tariffs = tariffs();
         let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_, _| Availability::Known, &tariffs);
-        let told = unknown_tariffs(&spec, &market.listings[0], &Egress::default(), []);
+        let told = unknown_tariffs(&spec, &market.listings[0], &Egress::default(), &[]);
         let mut search = Search::new(&spec, &market, Rough { weights: 1e8, kept: 1e7, again: 1.2 });
         let answer = search.answer(&Constraints { nodes: vec![1], ..Constraints::default() });
         (told, answer.candidates[0].cost)

@@ -46,7 +46,7 @@ fn broken(constraints: &Constraints, market: &MarketIndex, candidate: &Candidate
     let price = |terms: PurchaseOption| terms.price(priced.listing).map(|price| price.rate);
     let is_denied = |terms| there(priced.listing, terms) == Availability::Denied;
     let dearer = |terms: PurchaseOption| match (price(terms), admission.max_price) {
-        (Some(rate), Some(most)) => rate > most,
+        (Some(rate), Some(most)) => with_disk(rate, candidate.disk) > most,
         (Some(_), None) => false,
         (None, _) => true,
     };
@@ -180,6 +180,11 @@ pub(super) fn with_market<T>(
     then(&mut Search::new(&spec, &market, Rough { weights: 1e8, kept: case.2, again: 1.2 }))
 }
 
+/// The price of a machine with the disk that is rented with it.
+fn with_disk(rate: Rate, disk: Option<Rate>) -> Rate {
+    Rate::from_micros_per_hour(rate.micros_per_hour() + disk.map_or(0, Rate::micros_per_hour))
+}
+
 type Key = (usize, PurchaseOption, u32);
 
 /// Every listing under all terms on every number of machines that keeps to the limits, one by one, without asking what
@@ -192,22 +197,22 @@ fn feasible(search: &mut Search<Rough>, constraints: &Constraints) -> BTreeSet<K
             let Ok(config) = search.config(priced.hardware, nodes) else { continue };
             let gpu = &market.hardware[priced.hardware].device.gpu;
             let on_demand = PurchaseOption::OnDemand;
-            let most = constraints.admission.max_price.map_or(i64::MAX, Rate::micros_per_hour);
-            let may_fall_back = constraints.admission.spot == Spot::Auto
-                && there(priced.listing, on_demand) != Availability::Denied
-                && on_demand.price(priced.listing).is_some_and(|price| price.rate.micros_per_hour() <= most);
-            let policy = match may_fall_back {
-                true => crate::spot::OutagePolicy::FallBack { patience: assumed::PATIENCE, hold: assumed::HOLD },
-                false => crate::spot::OutagePolicy::Wait,
-            };
             let availability = match terms {
                 PurchaseOption::Spot => constraints.availability_of(priced, nodes),
                 PurchaseOption::OnDemand | PurchaseOption::Dedicated => SpotAvailability::STEADY,
             };
             let profile = RunProfile::of(spec, priced, gpu, nodes, config.step, config.start);
+            let (_, volume, disk) =
+                volume::on_disks(spec, priced, (terms, nodes), &profile, &constraints.admission, availability);
+            let most = constraints.admission.max_price.unwrap_or(Rate::from_micros_per_hour(i64::MAX));
+            let may_fall_back = constraints.admission.spot == Spot::Auto
+                && there(priced.listing, on_demand) != Availability::Denied
+                && on_demand.price(priced.listing).is_some_and(|price| with_disk(price.rate, disk) <= most);
+            let policy = match may_fall_back {
+                true => crate::spot::OutagePolicy::FallBack { patience: assumed::PATIENCE, hold: assumed::HOLD },
+                false => crate::spot::OutagePolicy::Wait,
+            };
             let timeline = profile.timeline(spec, terms, policy, availability);
-            let volume = VolumeChoice::of(spec, priced, nodes, &timeline, &constraints.admission.needs);
-            let provisioned = volume.map_or(Money::default(), |volume| volume.provisioned(&priced.tariffs));
             let leaving = constraints.leaving(priced);
             let candidate = Candidate {
                 listing,
@@ -215,8 +220,9 @@ fn feasible(search: &mut Search<Rough>, constraints: &Constraints) -> BTreeSet<K
                 availability: there(priced.listing, terms),
                 nodes,
                 timeline,
-                cost: timeline::cost(spec, priced, terms, (nodes, 0), &timeline, &leaving, provisioned),
+                cost: timeline::cost(spec, priced, terms, (nodes, 0), &timeline, &leaving, disk),
                 volume,
+                disk,
                 kilograms: timeline::emitted(priced, nodes, gpu.power, &timeline).map(|carbon| carbon.kilograms),
                 verdict: config.verdict,
                 simpler: None,

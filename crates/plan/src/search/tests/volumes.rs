@@ -4,7 +4,7 @@ use domain::job::Needs;
 use domain::tariff::Service;
 use domain::volume::{DiskTier, Volume, VolumeSpeed};
 
-use super::super::volume::{SamplesIn, VolumeChoice};
+use super::super::volume::{SamplesIn, VolumeChoice, disk_rate};
 use super::cases::spot_listing;
 use super::*;
 
@@ -146,36 +146,82 @@ fn prices() -> Tariffs {
 }
 
 #[test]
-fn what_is_provisioned_is_paid_for_beyond_the_base() {
+fn all_of_a_volume_is_paid_for() {
     let paid = |samples: f64| {
         let choice = chosen(&training(samples), 1, machine(None, 64), Needs::default()).unwrap();
         let services: Vec<Service> = choice.services().collect();
-        (choice.provisioned(&prices()).to_string(), services)
+        (choice.rate(&prices()).to_string(), services)
     };
-    assert_eq!(paid(100.0), ("$0.00".to_owned(), Vec::new()));
-    // 1,500 IOPS and 350 MiB/s.
-    assert_eq!(paid(4_000.0), ("$21.50".to_owned(), vec![Service::SsdIops, Service::SsdThroughput]));
-    // 22,500 IOPS, and 178 GiB at $0.045 more.
-    assert_eq!(paid(20_000.0), ("$1470.51".to_owned(), vec![Service::Io2Disk, Service::Io2Iops]));
+    // 178 GiB at $0.08 are $14.24 a month of 730 hours.
+    assert_eq!(paid(100.0), ("$0.019507/h".to_owned(), vec![Service::SsdDisk]));
+    // 1,500 IOPS at $0.005 and 350 MiB/s at $0.04 are $21.50 more.
+    let parts = vec![Service::SsdDisk, Service::SsdIops, Service::SsdThroughput];
+    assert_eq!(paid(4_000.0), ("$0.048959/h".to_owned(), parts));
+    // 178 GiB at $0.125 and 22,500 IOPS at $0.065 are $1,484.75.
+    assert_eq!(paid(20_000.0), ("$2.033905/h".to_owned(), vec![Service::Io2Disk, Service::Io2Iops]));
 }
 
-/// Two machines for a month, of which one is on demand, are paid for two volumes of a month.
+/// Clouds that provision no speed rent a disk by its size, and its price is the plan's as well.
 #[test]
-fn the_cost_of_a_candidate_has_what_is_provisioned() {
+fn disks_of_other_clouds_are_paid_for_as_they_are_rented() {
+    let (spec, _) = training(100.0);
+    let rate = |cloud: Cloud, inside: Option<u64>, disk: Option<u64>| {
+        let (listings, gpu) = ([Listing { cloud, ..machine(inside, 64) }], gpu(3));
+        let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_, _| Availability::Known, &[]);
+        let priced = PricedListing { tariffs: prices(), ..market.listings[0].clone() };
+        let needs = Needs { disk: disk.map(|gib| Bytes(gib * GIB)), ..Needs::default() };
+        disk_rate(&spec, &priced, &needs, None).map(Rate::micros_per_hour)
+    };
+    // 100 GiB for the work and 40 for the system, at $0.08 a month.
+    assert_eq!(rate(Cloud::Gcp, Some(1_000), None), Some(15_343));
+    // 140 GB of data are 131 GiB.
+    assert_eq!(rate(Cloud::Gcp, None, None), Some(18_740));
+    assert_eq!(rate(Cloud::Gcp, None, Some(500)), Some(59_179));
+    assert_eq!(rate(Cloud::Azure, None, None), Some(28_055));
+    assert_eq!(rate(Cloud::Lambda, None, None), None);
+}
+
+/// A machine is admitted by what is paid for it by the hour, with its disk.
+#[test]
+fn the_maximum_price_is_for_the_machine_with_its_disk() {
+    let (spec, _) = training(100.0);
+    let (listings, gpu) = ([machine(None, 64)], gpu(3));
+    let mut market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_, _| Availability::Known, &[]);
+    market.listings[0].tariffs = prices();
+    let answer = |most: i64, on_demand: u32| {
+        let max_price = Some(Rate::from_micros_per_hour(most));
+        let needs =
+            Needs { speed: VolumeSpeed { tier: Some(DiskTier::Low), ..VolumeSpeed::default() }, ..Needs::default() };
+        let admission = Admission { max_price, needs, on_demand, spot: Spot::Only, ..Admission::default() };
+        let constraints = Constraints { admission, nodes: vec![2], ..Constraints::default() };
+        let mut search = Search::new(&spec, &market, Rough { weights: 1e8, kept: 1e7, again: 1.2 });
+        search.answer(&constraints)
+    };
+    // $3.50 an hour, and $0.019507 for 178 GiB.
+    assert_eq!(answer(3_519_507, 0).candidates.len(), 1);
+    let refused = answer(3_519_506, 0);
+    assert_eq!((refused.candidates.len(), refused.ruled_out.get(&Reason::MaxPrice)), (0, Some(&1)));
+    // On demand it costs $29.98.
+    assert_eq!(answer(29_999_507, 1).candidates.len(), 1);
+    assert_eq!(answer(29_999_506, 1).candidates.len(), 0);
+}
+
+/// Two machines for a month, of which one is on demand, are paid for two volumes of a month, whatever the disks inside hold.
+#[test]
+fn the_cost_of_a_candidate_has_its_whole_disks() {
     let (spec, mut timeline) = training(4_000.0);
     timeline.wall = 730.0 * 3600.0;
-    let (listings, gpu) = ([machine(None, 64)], gpu(3));
+    let (listings, gpu) = ([machine(Some(2_000), 64)], gpu(3));
     let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_, _| Availability::Known, &[]);
     let priced = PricedListing { tariffs: prices(), ..market.listings[0].clone() };
-    let needs = Needs { disk: Some(Bytes(0)), ..Needs::default() };
-    let stated = |speed| VolumeChoice::of(&spec, &priced, 2, &timeline, &Needs { speed, ..needs });
-    let storage = |speed| {
-        let provisioned = stated(speed).unwrap().provisioned(&priced.tariffs);
+    let storage = |tier| {
+        let needs = Needs { speed: VolumeSpeed { tier: Some(tier), ..VolumeSpeed::default() }, ..Needs::default() };
+        let disk = VolumeChoice::of(&spec, &priced, 2, &timeline, &needs).map(|volume| volume.rate(&priced.tariffs));
         let (terms, leaving) = (PurchaseOption::Spot, Egress::default());
-        timeline::cost(&spec, &priced, terms, (2, 1), &timeline, &leaving, provisioned).storage
+        timeline::cost(&spec, &priced, terms, (2, 1), &timeline, &leaving, disk).storage.micros()
     };
-    let tier = |tier| VolumeSpeed { tier: Some(tier), ..VolumeSpeed::default() };
-    let more = storage(tier(DiskTier::High)).micros() - storage(tier(DiskTier::Low)).micros();
-    // Twice 4,000 IOPS at $0.005 and 312 MiB/s at $0.04.
-    assert_eq!(more, 2 * (20_000_000 + 12_480_000));
+    // Twice 140 GiB at $0.08, by hours rounded up: $0.015343.
+    assert_eq!(storage(DiskTier::Low), 2 * 730 * 15_343);
+    // With 4,000 IOPS at $0.005 and 312 MiB/s at $0.04.
+    assert_eq!(storage(DiskTier::High), 2 * 730 * 59_836);
 }

@@ -20,8 +20,8 @@ use domain::{Job, Problem};
 use plan::estimate::{Calibration, FittedCoefficients, StepTime};
 use plan::search::{
     CalibrationData, Candidate, Constraints, Estimates, Forecast, HardwareConfig, MarketIndex, ParallelChoice,
-    ParallelConfig, Pick, PurchaseOption, ResolvedWorkload, Search, SearchResult, UnknownTariff, VolumeChoice, choose,
-    forecast, layout_words, program_words, resolve, unknown_tariffs,
+    ParallelConfig, Pick, PurchaseOption, ResolvedWorkload, Search, SearchResult, UnknownTariff, choose, forecast,
+    layout_words, program_words, resolve, unknown_tariffs,
 };
 use plan::spot::SpotAvailability;
 use rustix::time::{ClockId, clock_gettime};
@@ -367,8 +367,8 @@ pub(super) fn show<'a>(
     let forecast = forecast(search, question, candidate, band, SEED);
     let price = candidate.terms.price(priced.listing)?;
     let sample = subject.samples.map(|samples| subject.spec.data.bytes.0 as f64 / samples.max(1) as f64);
-    let provisioned = candidate.volume.iter().flat_map(VolumeChoice::services);
-    let unknown_tariffs = unknown_tariffs(&subject.spec, priced, &question.leaving(priced), provisioned);
+    let rented = candidate.disk_services();
+    let unknown_tariffs = unknown_tariffs(&subject.spec, priced, &question.leaving(priced), &rented);
     let (candidate, listing) = (*candidate, priced.listing);
     let layout = subject.is_described.then(|| layout_words(&config, &subject.spec.network));
     let faster = FasterLayout::of(search, &candidate, &config);

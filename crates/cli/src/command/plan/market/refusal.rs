@@ -38,7 +38,7 @@ pub fn sentence(reason: Reason, question: &Constraints, answer: &SearchResult) -
             false => "dedicated machines, which the job does not ask for".to_owned(),
         },
         Reason::MaxPrice => match admission.max_price {
-            Some(most) => format!("dearer than {most} a machine"),
+            Some(most) => format!("dearer than {most} a machine with its disk"),
             None => "too dear a machine".to_owned(),
         },
         Reason::SpotDistrusted => format!(

@@ -97,7 +97,11 @@ pub fn limits(question: &Constraints, row: &PlanRow) -> Vec<String> {
         lines.push(format!("{} the limit of carbon: {emitted} of {most} kg CO₂", keeps(is_kept)));
     }
     if let Some(most) = question.admission.max_price {
-        lines.push(format!("keeps the price: {} of {most} a machine", row.price.rate));
+        let (rate, disk) = match candidate.disk {
+            Some(disk) => (row.price.rate.plus(disk), " with its disk"),
+            None => (row.price.rate, ""),
+        };
+        lines.push(format!("{} the price: {rate} of {most} a machine{disk}", keeps(rate <= most)));
     }
     if lines.is_empty() {
         lines.push("the job sets none of money, time, carbon or price".to_owned());
