@@ -51,8 +51,12 @@ fn the_disk_of_a_machine_is_chosen_and_explained() {
     assert!(disk["iops"].as_u64() > Some(3_000) && disk["gib"].as_u64() > Some(9_313), "{disk}");
     assert!(disk["why"].as_str().unwrap().contains(": samples are read from it at "), "{disk}");
     assert_eq!((&low["disk"]["iops"], &low["disk"]["is_short"]), (&3_000.into(), &true.into()), "{low}");
-    let storage = |best: &Value| best["cost_micro_usd"]["storage"].as_i64();
+    let wall = |best: &Value| best["course_seconds"]["wall"].as_f64().unwrap();
+    let storage = |best: &Value| best["cost_micro_usd"]["storage"].as_f64().unwrap() / wall(best);
     assert!(storage(&chosen) > storage(&low), "{chosen} {low}");
+    // Steps wait for a slow disk.
+    assert!(wall(&low) > 2.0 * wall(&chosen), "{chosen} {low}");
+    assert!(low["disk"]["why"].as_str().unwrap().ends_with(" times as long, which the time counts"), "{low}");
     let said = said(&large(""), &offer);
     assert!(said.out.contains("  disk     ") && said.out.contains(" GiB of "), "{}", said.out);
 }

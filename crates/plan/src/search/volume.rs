@@ -2,7 +2,8 @@
 //!
 //! Samples are read from the volume as fast as steps take them, unless the disks inside the machine or its memory hold them; a
 //! checkpoint is written before the next one is due. Where that is more than the base of a volume, which its size pays for, the
-//! difference is provisioned. Only AWS provisions speed here ([`domain::volume`]).
+//! difference is provisioned. Only AWS provisions speed here ([`domain::volume`]). Where a volume is slower than that, steps wait
+//! for it ([`VolumeChoice::stretch`]).
 
 use domain::job::Needs;
 use domain::listing::Cloud;
@@ -113,6 +114,18 @@ impl VolumeChoice {
         self.volume.iops < self.demand.iops || self.volume.throughput < self.demand.throughput
     }
 
+    /// How many times as long steps take, at least: what they read, and the checkpoints that are written meanwhile, pass through the
+    /// volume no faster than its throughput and its IOPS (Amazon EBS user guide, "I/O characteristics and monitoring": a volume that
+    /// is at its limit queues what is more). 1 where the volume is fast enough.
+    pub fn stretch(&self) -> f64 {
+        let (demand, volume) = (&self.demand, &self.volume);
+        // The demand has the speed of a checkpoint while it is written, in a share of the time.
+        let written = demand.write * WRITING;
+        let throughput = (demand.read + written) / (f64::from(volume.throughput) * MIB);
+        let iops = (demand.reads + written / OPERATION) / f64::from(volume.iops);
+        throughput.max(iops).max(1.0)
+    }
+
     /// Seconds that a checkpoint of so many bytes takes on it.
     pub fn seconds_to_write(&self, bytes: f64) -> f64 {
         bytes / (f64::from(self.volume.throughput) * MIB)
@@ -148,7 +161,8 @@ pub(super) fn disk_rate(
     Some(hourly(Money::from_micros(i64::try_from(gib).unwrap_or(i64::MAX).saturating_mul(price.micros()))))
 }
 
-/// The run of a profile with the disks that are rented with its machines: its timeline, their volumes, and the price of each.
+/// The run of a profile with the disks that are rented with its machines: its timeline, in which steps wait for a volume that is too
+/// slow, their volumes, and the price of each.
 pub(super) fn on_disks(
     spec: &TrainingSpec,
     priced: &PricedListing,
@@ -161,12 +175,14 @@ pub(super) fn on_disks(
     let planned = profile.timeline(spec, terms, policy, availability);
     let volume = VolumeChoice::of(spec, priced, nodes, &planned, &admission.needs);
     let disk = disk_rate(spec, priced, &admission.needs, volume.as_ref());
-    // Whether it may fall back depends on the price of the disk, which follows from the pace.
+    // Whether it may fall back depends on the price of the disk, which follows from the pace that is wanted.
     let with_disk = timeline::policy(admission, priced, disk);
-    match with_disk == policy {
-        true => (planned, volume, disk),
-        false => (profile.timeline(spec, terms, with_disk, availability), volume, disk),
+    let stretch = volume.map_or(1.0, |volume| volume.stretch());
+    if with_disk == policy && stretch <= 1.0 {
+        return (planned, volume, disk);
     }
+    let waiting = RunProfile { work: profile.work * stretch, ..*profile };
+    (waiting.timeline(spec, terms, with_disk, availability), volume, disk)
 }
 
 /// The cheapest volume that is so fast; the fastest gp3 where io2 is not known to be offered there, or not known to reach its

@@ -315,4 +315,20 @@ pub(super) const PLANS: &[SourceMutant] = &[
         to: "size.filter(|_| !is_aws).and_then(too_large)",
         test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "the_size_of_a_disk_is_one" },
     },
+    SourceMutant {
+        name: "slow-volumes-do-not-slow-steps",
+        harm: "a plan on a disk that is too slow for its samples keeps a deadline and a budget that the run misses several times over",
+        file: "crates/plan/src/search/volume.rs",
+        from: "work: profile.work * stretch,",
+        to: "work: profile.work * stretch.min(1.0),",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_run_on_a_slow_volume" },
+    },
+    SourceMutant {
+        name: "small-reads-are-free",
+        harm: "a plan that reads small samples counts bytes alone, where the IOPS of the disk are the limit",
+        file: "crates/plan/src/search/volume.rs",
+        from: "throughput.max(iops).max(1.0)",
+        to: "throughput.max(iops.min(1.0)).max(1.0)",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "steps_take_as_long_as_the_volume" },
+    },
 ];

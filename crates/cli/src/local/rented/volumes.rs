@@ -81,7 +81,11 @@ fn short(choice: &VolumeChoice) -> String {
         }
         false => String::new(),
     };
-    let waits = "training waits for it, which the time does not count";
+    let stretch = choice.stretch();
+    let waits = match stretch >= 1.05 {
+        true => format!("steps take {stretch:.1} times as long, which the time counts"),
+        false => "steps may wait for it".to_owned(),
+    };
     format!("; that needs {iops} IOPS and {throughput} MiB/s: {waits}{hint}")
 }
 
@@ -109,7 +113,7 @@ mod tests {
 
     fn choice(samples: SamplesIn, volume: Volume, (iops, throughput): (u32, u32), is_stated: bool) -> VolumeChoice {
         let read = if samples == SamplesIn::Volume { 440e6 } else { 0.0 };
-        let demand = VolumeDemand { samples, read, reads: 4_000.0, write: 1.33e6, iops, throughput };
+        let demand = VolumeDemand { samples, read, reads: read / 110e3, write: 1.33e6, iops, throughput };
         VolumeChoice { volume, gib: 178, work: Volume::LEAST_WORK, is_stated, demand }
     }
 
@@ -127,12 +131,12 @@ mod tests {
             choice(SamplesIn::Memory, Volume::BASE, (500, 25), false),
             &format!("{base}: samples are read from memory, {written}"),
         );
-        let waits = "training waits for it, which the time does not count";
+        let waits = "steps take 3.4 times as long, which the time counts";
         check(
             choice(SamplesIn::Inside, Volume::BASE, (3_000, 700), false),
             &format!(
                 "{base}: samples are read from the disks inside the machine, {written}; that needs 3000 IOPS and \
-                 700 MiB/s: {waits}, unless the job states `disk: {{iops: 3000, throughput: 700}}`"
+                 700 MiB/s: steps may wait for it, unless the job states `disk: {{iops: 3000, throughput: 700}}`"
             ),
         );
         check(

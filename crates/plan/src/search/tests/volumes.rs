@@ -225,3 +225,46 @@ fn the_cost_of_a_candidate_has_its_whole_disks() {
     // With 4,000 IOPS at $0.005 and 312 MiB/s at $0.04.
     assert_eq!(storage(DiskTier::High), 2 * 730 * 59_836);
 }
+
+/// Steps wait for a volume that is too slow for what they read, and the run takes, costs and keeps its limits accordingly.
+#[test]
+fn steps_take_as_long_as_the_volume_takes_to_read_them() {
+    let stretch = |of: &(TrainingSpec, RunTimeline), listing: Listing, tier: Option<DiskTier>| {
+        let needs = Needs { speed: VolumeSpeed { tier, ..VolumeSpeed::default() }, ..Needs::default() };
+        (chosen(of, 1, listing, needs).unwrap().stretch() * 1_000.0).round()
+    };
+    let (of, plain) = (training(4_000.0), || machine(None, 64));
+    // 440 MB/s and 1.2 GB in 1,800 s through 131.1 MB/s are 3.362.
+    assert_eq!(stretch(&of, plain(), Some(DiskTier::Low)), 3_362.0);
+    assert_eq!(stretch(&of, plain(), None), 1_000.0);
+    // 80,000 reads a second of 3,000, where samples are small.
+    let mut small = training(80_000.0);
+    small.0.data.sample = 1e3;
+    small.0.checkpoints.state = Bytes(0);
+    assert_eq!(stretch(&small, plain(), Some(DiskTier::Low)), 26_667.0);
+    // Checkpoints of a machine whose disks inside hold the data: 100 GB each 300 s through 131.1 MB/s.
+    let mut saving = training(100.0);
+    saving.0.checkpoints.state = Bytes(100_000_000_000);
+    saving.1.interval = 300.0;
+    assert_eq!(stretch(&saving, machine(Some(2_000), 64), None), 2_543.0);
+}
+
+#[test]
+fn a_run_on_a_slow_volume_takes_longer() {
+    let (mut spec, _) = training(4_000.0);
+    spec.checkpoints.every = Some(1_800.0);
+    let (listings, gpu) = ([machine(None, 64)], gpu(3));
+    let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_, _| Availability::Known, &[]);
+    let priced = &market.listings[0];
+    // 256,000 samples in 64 s.
+    let mut profile = RunProfile::of(&spec, priced, &gpu, 1, 0.064, 0.0);
+    profile.work = 64.0;
+    let timeline = |tier: Option<DiskTier>| {
+        let needs = Needs { speed: VolumeSpeed { tier, ..VolumeSpeed::default() }, ..Needs::default() };
+        let (admission, steady) = (Admission { needs, ..Admission::default() }, SpotAvailability::STEADY);
+        volume::on_disks(&spec, priced, (PurchaseOption::OnDemand, 1), &profile, &admission, steady).0
+    };
+    let (fast, slow) = (timeline(None), timeline(Some(DiskTier::Low)));
+    assert_eq!((fast.work, (slow.work * 10.0).round()), (64.0, 2_152.0));
+    assert_eq!((slow.wall - fast.wall).round(), (slow.work - fast.work).round());
+}

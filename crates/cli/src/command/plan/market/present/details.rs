@@ -90,7 +90,8 @@ pub fn needs(row: &PlanRow) -> Vec<String> {
             rate(exchange.bandwidth)
         ));
     }
-    let samples = row.step.samples_per_second * (1.0 - row.candidate.timeline.starved);
+    let waiting = row.candidate.volume.map_or(1.0, |volume| volume.stretch());
+    let samples = row.step.samples_per_second * (1.0 - row.candidate.timeline.starved) / waiting;
     let bytes = row.sample.map(|sample| format!(", {}", rate(sample * samples))).unwrap_or_default();
     let shown = if samples < 10.0 { format!("{samples:.1}") } else { grouped(samples.round() as u64) };
     lines.push(format!("data     {shown} samples a second{bytes}"));
