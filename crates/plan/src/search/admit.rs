@@ -87,6 +87,7 @@ pub enum Reason {
     SpotDistrusted,
     Cores,
     Memory,
+    /// Data and checkpoints fit neither on the largest volume nor on the disks inside the machine.
     Disk,
     /// There are fewer such machines than the job runs on.
     Machines,

@@ -287,6 +287,9 @@ impl<'a, E: Estimator> Search<'a, E> {
 impl Constraints {
     /// The limit that a candidate exceeds, the first of them.
     pub fn misses(&self, priced: &PricedListing, candidate: &Candidate) -> Option<Reason> {
+        if candidate.volume.is_some_and(|volume| volume.is_too_large()) {
+            return Some(Reason::Disk);
+        }
         if self.admission.is_too_dear(priced, candidate.terms, candidate.disk) {
             return Some(Reason::MaxPrice);
         }
@@ -364,6 +367,7 @@ impl SearchResult {
         let measure = |candidate: &Candidate| match reason {
             Reason::Budget => candidate.cost.total().micros() as f64,
             Reason::Carbon => candidate.kilograms.unwrap_or(f64::INFINITY),
+            Reason::Disk => candidate.volume.map_or(f64::INFINITY, |volume| volume.gib as f64),
             _ => candidate.timeline.wall,
         };
         let missed = self.missed.entry(reason).or_insert(NearMiss { candidates: 0, nearest: candidate });

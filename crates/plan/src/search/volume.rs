@@ -109,6 +109,11 @@ impl VolumeChoice {
         Some(VolumeChoice { volume, gib: volume.gib(work), work, is_stated: stated.is_some(), demand })
     }
 
+    /// Whether no volume is as large: such a machine cannot be rented for the work.
+    pub fn is_too_large(&self) -> bool {
+        self.gib > Volume::MOST_GIB
+    }
+
     /// Whether it is slower than the training needs it.
     pub fn is_short(&self) -> bool {
         self.volume.iops < self.demand.iops || self.volume.throughput < self.demand.throughput
@@ -198,14 +203,13 @@ fn fast_enough(priced: &PricedListing, iops: u32, throughput: u32) -> Volume {
 
 /// Bytes for the work: what the job states, else at least what is kept there.
 fn work(needs: &Needs, held: Bytes) -> Bytes {
-    let most = Bytes((Volume::MOST_GIB << 30).saturating_sub(whole_gib(Bytes(0)) << 30));
-    needs.disk.unwrap_or(held.min(most)).max(Volume::LEAST_WORK)
+    needs.disk.unwrap_or(held).max(Volume::LEAST_WORK)
 }
 
 /// Where samples are read from on a machine whose volume has so much for the work beside them. The disks inside it are its cache
 /// where they hold the data, and more than all of the volume.
 fn samples_in(spec: &TrainingSpec, priced: &PricedListing, work: Bytes) -> SamplesIn {
-    let (data, volume) = (spec.data.bytes.0, whole_gib(work) << 30);
+    let (data, volume) = (spec.data.bytes.0, whole_gib(work).saturating_mul(1 << 30));
     let is_inside = priced.listing.disk.is_some_and(|disk| disk.0 >= data && disk.0 > volume);
     let is_cached = priced.listing.memory.is_some_and(|memory| memory.0 / CACHED >= data);
     match (is_inside, is_cached || spec.data.sample <= 0.0) {

@@ -331,4 +331,12 @@ pub(super) const PLANS: &[SourceMutant] = &[
         to: "throughput.max(iops.min(1.0)).max(1.0)",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "steps_take_as_long_as_the_volume" },
     },
+    SourceMutant {
+        name: "data-larger-than-a-volume-is-planned",
+        harm: "a run pays for machines on whose disks its data does not fit, and ends when they are full",
+        file: "crates/plan/src/search/volume.rs",
+        from: "self.gib > Volume::MOST_GIB",
+        to: "self.gib > u64::MAX - Volume::MOST_GIB",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "no_volume_is_large_enough_for" },
+    },
 ];

@@ -15,7 +15,7 @@ use plan::search::{
 
 use super::constraints::{market, question};
 use super::cores::estimate_ahead;
-use super::volumes::Volumes;
+use super::volumes::{Volumes, refuse_too_large};
 use crate::error::Error;
 
 /// Offers in their order, and what is known of the first one.
@@ -43,7 +43,7 @@ const SEED: u64 = 1;
 /// cheapest is the first. `offered` is what there is, with volumes that the search has chosen.
 ///
 /// # Errors
-/// [`Error::Usage`] for words that nothing in the catalog has.
+/// [`Error::Usage`] for words that nothing in the catalog has, [`Error::Infeasible`] where no disk holds the work.
 pub fn ranked(job: &Job, catalog: &Catalog, offered: impl Fn(&Volumes) -> Vec<Offer>) -> Result<Ranked, Error> {
     let unranked = |volumes: Volumes| {
         let mut offers = offered(&volumes);
@@ -75,6 +75,7 @@ pub fn ranked(job: &Job, catalog: &Catalog, offered: impl Fn(&Volumes) -> Vec<Of
         |search: &mut Search<Estimates>, candidate: &Candidate| forecast_of(search, candidate).is_none_or(risky);
     let picks = choose(&answer, &question, |candidate| is_risky(&mut search, candidate));
     let Some(pick) = picks.into_iter().find(|pick| pick.role == Recommendation::Recommended) else {
+        refuse_too_large(&answer)?;
         return unranked(Volumes::of(&market, &answer.candidates));
     };
     let fastest = &answer.candidates[pick.candidate];
@@ -98,8 +99,7 @@ pub fn ranked(job: &Job, catalog: &Catalog, offered: impl Fn(&Volumes) -> Vec<Of
     // What is recommended may be a machine that gradus cannot rent.
     let Some(best) = known.first().map(|(rank, _)| *rank) else { return unranked(volumes) };
     let why = format!("`gradus plan` recommends this machine: {}", pick.why);
-    let storage = chosen.cost.storage;
-    let chosen = forecast_of(&mut search, &chosen).filter(|_| best == 0);
+    let (storage, chosen) = (chosen.cost.storage, forecast_of(&mut search, &chosen).filter(|_| best == 0));
     let assumptions = subject.assumptions.iter().cloned().chain([why]).collect();
     let chosen = chosen.map(|forecast| Chosen { forecast, storage, assumptions });
     Ok(Ranked { offers: known.into_iter().map(|(_, offer)| offer).collect(), chosen, volumes })

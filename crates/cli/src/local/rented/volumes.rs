@@ -6,8 +6,9 @@ use cloud::rented::MachineChoice;
 use domain::job::Needs;
 use domain::volume::Volume;
 use domain::{Bytes, Duration, Elapsed, Money, Offer, Rate};
-use plan::search::{Candidate, MarketIndex, PurchaseOption, SamplesIn, VolumeChoice};
+use plan::search::{Candidate, MarketIndex, PurchaseOption, Reason, SamplesIn, SearchResult, VolumeChoice};
 
+use crate::error::Error;
 use crate::figures::size;
 
 /// The volumes of the machines that a search has compared, by region, type, and whether it is a spot machine.
@@ -89,6 +90,39 @@ fn short(choice: &VolumeChoice) -> String {
     format!("; that needs {iops} IOPS and {throughput} MiB/s: {waits}{hint}")
 }
 
+/// GiB of the smallest volume that an offer needs and that is larger than any.
+pub fn least_disk(answer: &SearchResult) -> Option<u64> {
+    answer.missed.get(&Reason::Disk)?.nearest.volume.map(|volume| volume.gib)
+}
+
+/// That the work fits on no disk, where a search has found so, and what to do.
+pub fn too_large(answer: &SearchResult) -> Option<(String, String)> {
+    let (needed, most) = (least_disk(answer)?, Volume::MOST_GIB);
+    let message = format!(
+        "data and checkpoints need a disk of {needed} GiB on each machine, with the system; the largest volume has {most} GiB, \
+         and the disks inside these machines are smaller"
+    );
+    let hint = format!(
+        "take machines with more disk inside; or, if not all of the data is stored on the machine, write `disk_size: …`, in GB, \
+         {} at most",
+        Volume::MOST_WORK.0 / 1_000_000_000
+    );
+    Some((message, hint))
+}
+
+/// Refuses what no disk is large enough for.
+///
+/// # Errors
+/// [`Error::Infeasible`] where that has ruled out every offer.
+pub fn refuse_too_large(answer: &SearchResult) -> Result<(), Error> {
+    match too_large(answer) {
+        Some((message, hint)) if answer.candidates.is_empty() => {
+            Err(Error::Infeasible { reasons: vec![format!("  {message}\n    hint: {hint}")] })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A cost of the search with the price of the whole disks, in place of what the search has counted for them in a run of the time
 /// `usual`.
 pub fn with_disks(cost: Money, counted: Money, disks: Rate, (time, usual): (Duration, Duration)) -> Money {
@@ -106,7 +140,7 @@ mod tests {
     use domain::listing::Cloud;
     use domain::volume::plain_gib;
     use plan::money::Cost;
-    use plan::search::{Availability, MemoryFit, RunTimeline, VolumeDemand};
+    use plan::search::{Availability, MemoryFit, NearMiss, RunTimeline, VolumeDemand};
 
     use super::super::constraints::market;
     use super::*;
@@ -221,6 +255,32 @@ mod tests {
                 assert_eq!(plain_gib(&cloud, work), Some(gib), "{cloud} {work}");
             }
         }
+    }
+
+    #[test]
+    fn work_that_no_disk_holds_is_refused_with_both_sizes() {
+        let whole = VolumeChoice { gib: 26_124, ..choice(SamplesIn::Volume, Volume::BASE, (0, 0), false) };
+        let nearest = Candidate {
+            listing: 0,
+            terms: PurchaseOption::OnDemand,
+            availability: Availability::Known,
+            nodes: 1,
+            timeline: RunTimeline::default(),
+            volume: Some(whole),
+            disk: None,
+            cost: Cost::default(),
+            kilograms: None,
+            verdict: MemoryFit::Fits,
+            simpler: None,
+        };
+        let missed = BTreeMap::from([(Reason::Disk, NearMiss { candidates: 1, nearest })]);
+        let mut answer = SearchResult { missed, ..SearchResult::default() };
+        let Err(Error::Infeasible { reasons }) = refuse_too_large(&answer) else { panic!("it is rented") };
+        assert!(reasons[0].contains(" 26124 GiB ") && reasons[0].contains(" 16384 GiB, "), "{reasons:?}");
+        assert!(reasons[0].ends_with("write `disk_size: …`, in GB, 17549 at most"), "{reasons:?}");
+        answer.candidates.push(nearest);
+        assert!(refuse_too_large(&answer).is_ok());
+        assert!(refuse_too_large(&SearchResult::default()).is_ok());
     }
 
     #[test]

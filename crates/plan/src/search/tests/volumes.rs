@@ -128,9 +128,32 @@ fn what_a_job_states_is_rented() {
     check(&of, 1, plain(), sized(500), "540 GiB of gp3 with 4500 IOPS and 475 MiB/s");
     let other = Listing { cloud: Cloud::Gcp, ..plain() };
     assert_eq!(chosen(&of, 1, other, stated(Some(DiskTier::High), None)), None);
-    let mut huge = of.clone();
-    huge.0.data.bytes = Bytes(100 << 40);
-    assert_eq!(chosen(&huge, 1, plain(), Needs::default()).unwrap().gib, Volume::MOST_GIB, "no volume is larger");
+}
+
+/// 28 TB fit on no volume; a machine whose disks inside hold them needs none for them.
+#[test]
+fn a_machine_that_no_volume_is_large_enough_for_is_refused() {
+    let (mut spec, _) = training(100.0);
+    let mut answer = |data: u64, inside: Option<u64>, stated: Option<u64>| {
+        spec.data.bytes = Bytes(data * GIB);
+        let (listings, gpu) = ([machine(inside, 64)], gpu(3));
+        let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_, _| Availability::Known, &[]);
+        let needs = Needs { disk: stated.map(|gib| Bytes(gib * GIB)), ..Needs::default() };
+        let admission = Admission { needs, spot: Spot::Never, ..Admission::default() };
+        let constraints = Constraints { admission, nodes: vec![1], ..Constraints::default() };
+        let mut search = Search::new(&spec, &market, Rough { weights: 1e8, kept: 1e7, again: 1.2 });
+        let answer = search.answer(&constraints);
+        let gib = answer.missed.get(&Reason::Disk).and_then(|missed| missed.nearest.volume).map(|volume| volume.gib);
+        (answer.candidates.len(), answer.ruled_out.get(&Reason::Disk).copied(), gib)
+    };
+    // 7.2 GB of checkpoints are 6.7 GiB, and the system has 40.
+    assert_eq!(answer(16_337, None, None), (1, None, None));
+    assert_eq!(answer(16_338, None, None), (0, Some(1), Some(16_385)));
+    assert_eq!(answer(26_077, None, None), (0, Some(1), Some(26_124)));
+    assert_eq!(answer(26_077, Some(30_000), None), (1, None, None));
+    // A job that reads its data over the network states what its disk is for.
+    assert_eq!(answer(26_077, None, Some(500)), (1, None, None));
+    assert_eq!(answer(100, None, Some(16_345)), (0, Some(1), Some(16_385)));
 }
 
 fn prices() -> Tariffs {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use domain::Money;
 use domain::listing::{Cloud, Listing};
+use domain::volume::Volume;
 use plan::search::{
     Admission, Candidate, Change, Constraints, MarketGap, MarketIndex, PurchaseOption, Reason, SearchResult, market_gap,
 };
@@ -12,6 +13,7 @@ use super::figures::{cents, emissions, time};
 use super::missing;
 use super::remedies::{Likely, PlanContext};
 use crate::figures::counted;
+use crate::local::rented::volumes::{least_disk, too_large};
 
 /// A reason, as it stands behind the number of offers that it rules out.
 pub fn sentence(reason: Reason, question: &Constraints, answer: &SearchResult) -> String {
@@ -48,7 +50,10 @@ pub fn sentence(reason: Reason, question: &Constraints, answer: &SearchResult) -
         Reason::SpotSavesLittle => "spot machines that save less than a fifth of the price on demand".to_owned(),
         Reason::Cores => "too few processor cores, or a number that is not known".to_owned(),
         Reason::Memory => "too little memory, or an amount that is not known".to_owned(),
-        Reason::Disk => "too small a disk".to_owned(),
+        Reason::Disk => match least_disk(answer) {
+            Some(needed) => format!("a disk of {needed} GiB is needed; the largest volume has {}", Volume::MOST_GIB),
+            None => "no volume is as large as the work needs, and the disks inside the machine are smaller".to_owned(),
+        },
         Reason::Machines => "fewer machines than the job runs on".to_owned(),
         Reason::Format => "GPUs without the number format".to_owned(),
         Reason::Batch => "the batch does not divide into whole samples for so many GPUs".to_owned(),
@@ -78,6 +83,7 @@ pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
     let mut told: Vec<(String, String)> = limits(context, answer);
     let is_limited = !told.is_empty();
     told.extend(missing::too_few_machines(answer).filter(|_| !is_limited));
+    told.extend(too_large(answer).filter(|_| !is_limited));
     let mut tell = |message: String, hint: String| told.push((message, hint));
     // If offers failed on limits alone, memory is not the problem.
     if !is_limited
