@@ -48,6 +48,7 @@ pub fn forecast<E: Estimator>(
     let gpu = &market.hardware[priced.hardware].device.gpu;
     let (middle, start) = step_and_start(search, candidate);
     let profile = RunProfile::of(spec, priced, gpu, candidate.nodes, middle, start);
+    let profile = candidate.volume.map_or(profile, |volume| volume.slowed(spec, candidate.nodes, profile));
     // Only the steps are uncertain by the band of steps, not the time to boot.
     let scaled = |factor: f64| -> RunTimeline {
         let profile = RunProfile { work: timeline.work * factor, ..profile };

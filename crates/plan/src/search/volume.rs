@@ -124,11 +124,22 @@ impl VolumeChoice {
     /// is at its limit queues what is more). 1 where the volume is fast enough.
     pub fn stretch(&self) -> f64 {
         let (demand, volume) = (&self.demand, &self.volume);
-        // The demand has the speed of a checkpoint while it is written, in a share of the time.
-        let written = demand.write * WRITING;
-        let throughput = (demand.read + written) / (f64::from(volume.throughput) * MIB);
+        let most = f64::from(volume.throughput) * MIB;
+        // The demand has the speed of a checkpoint while it is written, in a share of the time. No checkpoint begins before the one
+        // before is written, so they are further apart where the volume is slower than that.
+        let written = (demand.write * WRITING).min(most);
+        let throughput = (demand.read + written) / most;
         let iops = (demand.reads + written / OPERATION) / f64::from(volume.iops);
         throughput.max(iops).max(1.0)
+    }
+
+    /// The profile of a run on `nodes` machines with it: where it is too slow, steps take longer, and checkpoints are further apart.
+    pub(super) fn slowed(&self, spec: &TrainingSpec, nodes: u32, profile: RunProfile) -> RunProfile {
+        if !self.is_short() {
+            return profile;
+        }
+        let checkpoint = spec.checkpoints.state.0 as f64 / f64::from(nodes.max(1));
+        profile.waiting(self.stretch(), self.seconds_to_write(checkpoint))
     }
 
     /// Seconds that a checkpoint of so many bytes takes on it.
@@ -182,12 +193,11 @@ pub(super) fn on_disks(
     let disk = disk_rate(spec, priced, &admission.needs, volume.as_ref());
     // Whether it may fall back depends on the price of the disk, which follows from the pace that is wanted.
     let with_disk = timeline::policy(admission, priced, disk);
-    let stretch = volume.map_or(1.0, |volume| volume.stretch());
-    if with_disk == policy && stretch <= 1.0 {
+    let slowed = volume.map_or(*profile, |volume| volume.slowed(spec, nodes, *profile));
+    if with_disk == policy && slowed == *profile {
         return (planned, volume, disk);
     }
-    let waiting = RunProfile { work: profile.work * stretch, ..*profile };
-    (waiting.timeline(spec, terms, with_disk, availability), volume, disk)
+    (slowed.timeline(spec, terms, with_disk, availability), volume, disk)
 }
 
 /// The cheapest volume that is so fast; the fastest gp3 where io2 is not known to be offered there, or not known to reach its

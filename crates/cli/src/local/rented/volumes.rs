@@ -85,7 +85,7 @@ fn short(choice: &VolumeChoice) -> String {
     let stretch = choice.stretch();
     let waits = match stretch >= 1.05 {
         true => format!("steps take {stretch:.1} times as long, which the time counts"),
-        false => "steps may wait for it".to_owned(),
+        false => "steps or checkpoints may wait for it".to_owned(),
     };
     format!("; that needs {iops} IOPS and {throughput} MiB/s: {waits}{hint}")
 }
@@ -170,7 +170,7 @@ mod tests {
             choice(SamplesIn::Inside, Volume::BASE, (3_000, 700), false),
             &format!(
                 "{base}: samples are read from the disks inside the machine, {written}; that needs 3000 IOPS and \
-                 700 MiB/s: steps may wait for it, unless the job states `disk: {{iops: 3000, throughput: 700}}`"
+                 700 MiB/s: steps or checkpoints may wait for it, unless the job states `disk: {{iops: 3000, throughput: 700}}`"
             ),
         );
         check(

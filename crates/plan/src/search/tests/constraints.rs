@@ -212,8 +212,8 @@ fn feasible(search: &mut Search<Rough>, constraints: &Constraints) -> BTreeSet<K
                 true => crate::spot::OutagePolicy::FallBack { patience: assumed::PATIENCE, hold: assumed::HOLD },
                 false => crate::spot::OutagePolicy::Wait,
             };
-            let work = profile.work * volume.map_or(1.0, |volume| volume.stretch());
-            let timeline = RunProfile { work, ..profile }.timeline(spec, terms, policy, availability);
+            let slowed = volume.map_or(profile, |volume| volume.slowed(spec, nodes, profile));
+            let timeline = slowed.timeline(spec, terms, policy, availability);
             let leaving = constraints.leaving(priced);
             let candidate = Candidate {
                 listing,
