@@ -39,8 +39,8 @@ pub(super) const PLANS: &[SourceMutant] = &[
         name: "simpler-layouts-break-limits",
         harm: "a plan recommends a layout that ends after the deadline, although the fastest would not",
         file: "crates/plan/src/search/advice/simplest.rs",
-        from: "constraints.misses(candidate).is_none()",
-        to: "constraints.misses(fastest).is_none()",
+        from: "constraints.misses(priced, candidate).is_none()",
+        to: "constraints.misses(priced, fastest).is_none()",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_simpler_layout_keeps_the_limits" },
     },
     SourceMutant {
@@ -338,5 +338,13 @@ pub(super) const PLANS: &[SourceMutant] = &[
         from: "self.gib > Volume::MOST_GIB",
         to: "self.gib > u64::MAX - Volume::MOST_GIB",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "no_volume_is_large_enough_for" },
+    },
+    SourceMutant {
+        name: "checkpoints-overlap-on-slow-volumes",
+        harm: "a plan has checkpoints closer together than the disk writes them, and a lost spot machine costs more than it says",
+        file: "crates/plan/src/search/timeline.rs",
+        from: "self.costs.lag.max(1.0 + written)",
+        to: "self.costs.lag.max(written.min(1.0))",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "checkpoints_are_as_far_apart" },
     },
 ];
