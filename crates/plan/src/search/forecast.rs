@@ -49,16 +49,12 @@ pub fn forecast<E: Estimator>(
     let (middle, start) = step_and_start(search, candidate);
     let profile = RunProfile::of(spec, priced, gpu, candidate.nodes, middle, start);
     let profile = candidate.volume.map_or(profile, |volume| volume.slowed(spec, candidate.nodes, profile));
+    let policy = timeline::policy(&constraints.admission, priced, candidate.disk);
+    let availability = constraints.availability_of(priced, candidate.nodes);
     // Only the steps are uncertain by the band of steps, not the time to boot.
     let scaled = |factor: f64| -> RunTimeline {
         let profile = RunProfile { work: timeline.work * factor, ..profile };
-        let availability = constraints.availability_of(priced, candidate.nodes);
-        profile.timeline(
-            spec,
-            candidate.terms,
-            timeline::policy(&constraints.admission, priced, candidate.disk),
-            availability,
-        )
+        profile.timeline(spec, candidate.terms, policy, availability)
     };
     let (fast, slow) = (scaled(step.0), scaled(step.1));
     let simulated = match candidate.terms {
@@ -66,7 +62,7 @@ pub fn forecast<E: Estimator>(
         PurchaseOption::Spot => {
             let run =
                 simulated_run(constraints, priced, &RunProfile { work: timeline.work, ..profile }, candidate, step);
-            bands_of(constraints.availability_of(priced, candidate.nodes), &run, seed)
+            bands_of(availability, &run, seed)
         }
     };
     let ends = match candidate.terms {
@@ -79,7 +75,7 @@ pub fn forecast<E: Estimator>(
         let machines = (candidate.nodes, anchors);
         timeline::cost(spec, priced, candidate.terms, machines, timeline, &leaving, candidate.disk).total()
     };
-    let total = candidate.cost.total();
+    let (total, wall) = (candidate.cost.total(), timeline.wall);
     let [low, high] = match simulated {
         None => [&fast, &slow].map(|timeline| (timeline.wall, cost_of(timeline))),
         Some(OutcomeBands { wall, cost, .. }) => {
@@ -93,7 +89,6 @@ pub fn forecast<E: Estimator>(
         }
     };
     let time = |seconds: f64| Duration::from_micros((seconds * 1e6).round() as u64);
-    let wall = timeline.wall;
     Forecast {
         time: Spread { low: time(low.0.min(wall)), middle: time(wall), high: time(high.0.max(wall)) },
         cost: CostSpread { low: low.1.min(total), middle: total, high: high.1.max(total) },
