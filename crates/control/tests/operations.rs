@@ -41,6 +41,17 @@ fn a_refused_end_is_noted_once_and_asked_for_again_after_growing_waits() {
     assert!(noted[0].starts_with("its provider refuses to end it: not allowed: request-"), "{noted:?}");
 }
 
+/// Machines of AWS take up to a minute to end, and stay in its lists meanwhile.
+#[test]
+fn an_end_that_is_accepted_is_asked_for_again_after_growing_waits() {
+    let mut lab = Lab::new(stopped(), |call, _| match call {
+        ProviderCall::End(_) => ProviderAnswer::Ending,
+        _ => seen(MachineState::Ending),
+    });
+    lab.pass(300 * SECOND);
+    assert_eq!(lab.waits("end")[..7], [1, 2, 4, 8, 16, 32, 60]);
+}
+
 #[test]
 fn a_provider_is_asked_as_often_after_another_process_has_appended_first() {
     let mut lab = Lab::new(stopped(), |call, _| match call {

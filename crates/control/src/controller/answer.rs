@@ -159,7 +159,10 @@ impl Controller {
             if let Some(memory) = self.machines.get_mut(id) {
                 let end = &mut memory.end;
                 (end.is_pending, end.last) = (false, Some(self.now.monotonic));
-                end.failures = if is_ending { 0 } else { end.failures.saturating_add(1) };
+                (end.accepted, end.failures) = match is_ending {
+                    true => (end.accepted.saturating_add(1), 0),
+                    false => (0, end.failures.saturating_add(1)),
+                };
             }
             match answer {
                 ProviderAnswer::Ending => self.clear(id.as_str()),

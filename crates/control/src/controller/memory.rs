@@ -73,16 +73,21 @@ pub(super) struct EndMemory {
     pub last: Option<Elapsed>,
     /// Requests in succession that failed or were refused.
     pub failures: u32,
+    /// Requests in succession that were accepted.
+    pub accepted: u32,
 }
 
 /// Between two requests to end the same machine, at least, in microseconds.
 const END_AGAIN: u64 = 200_000;
 
 impl EndMemory {
-    /// When it is asked for again; none before the first request. The wait doubles while requests fail, up to `most`.
+    /// When it is asked for again; none before the first request. The wait doubles with each request that fails, and after
+    /// each that is accepted but the first, up to `most`: a machine needs a minute to end, and hundreds of them share the
+    /// rate limit of an API.
     pub fn due(&self, every: Elapsed, most: Elapsed) -> Option<Elapsed> {
         let every = every.0.max(END_AGAIN);
-        let wait = every.saturating_mul(1 << self.failures.min(10)).min(most.0.max(every));
+        let doublings = self.failures.max(self.accepted.saturating_sub(1)).min(10);
+        let wait = every.saturating_mul(1 << doublings).min(most.0.max(every));
         self.last.map(|last| Elapsed(last.0.saturating_add(wait)))
     }
 }

@@ -148,6 +148,18 @@ pub(super) const PROCESSES: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-control", target: &["--test", "restarted"], filter: "" },
     },
     SourceMutant {
+        name: "accepted-ends-are-repeated-at-every-look",
+        harm: "while the machines of a large gang end, each of them costs an API call every few seconds",
+        file: "crates/control/src/controller/memory.rs",
+        from: "self.failures.max(self.accepted.saturating_sub(1)).min(10)",
+        to: "self.failures.min(10)",
+        test: CargoTest {
+            package: "gradus-control",
+            target: &["--test", "operations"],
+            filter: "an_end_that_is_accepted",
+        },
+    },
+    SourceMutant {
         name: "one-list-proves-an-end",
         harm: "a machine that one list of its cloud lacks is taken for gone, and is not ended any more",
         file: "crates/cloud/src/rented/look.rs",
