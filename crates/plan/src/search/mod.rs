@@ -46,7 +46,7 @@ pub use parallel::simplest::LAYOUT_MARGIN;
 pub use parallel::words::{layout_words, program_words};
 pub use parallel::{Estimator, Infeasible, ParallelConfig, RequiredMemory};
 pub use timeline::{DataLocality, Egress, RunProfile, RunTimeline, UnknownTariff, unknown_tariffs};
-pub use volume::{SamplesIn, VolumeChoice, VolumeDemand};
+pub use volume::{SamplesIn, VolumeChoice, VolumeDemand, disk_work};
 pub use workload::{
     JobFacts, LayoutRequest, ParallelChoice, ProgramProfile, ResolvedNetwork, ResolvedWorkload, TrainingSpec, resolve,
 };

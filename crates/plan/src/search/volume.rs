@@ -6,7 +6,7 @@
 //! for it ([`VolumeChoice::stretch`]).
 
 use domain::job::Needs;
-use domain::listing::Cloud;
+use domain::listing::{Cloud, Listing};
 use domain::tariff::Service;
 use domain::volume::{Volume, hourly, is_nitro, plain_gib, whole_gib};
 use domain::{Bytes, Money, Rate};
@@ -92,13 +92,7 @@ impl VolumeChoice {
         if priced.listing.cloud != Cloud::Aws {
             return None;
         }
-        let kept = Bytes(spec.checkpoints.state.0.saturating_mul(u64::from(spec.checkpoints.keep) + 3));
-        let samples = samples_in(spec, priced, work(needs, kept));
-        let held = match samples {
-            SamplesIn::Inside => kept,
-            SamplesIn::Volume | SamplesIn::Memory => Bytes(kept.0.saturating_add(spec.data.bytes.0)),
-        };
-        let work = work(needs, held);
+        let (samples, work) = on_volume(spec, priced.listing, needs);
         let demand = demand(spec, nodes, timeline, samples);
         // What a job states was checked when it was read.
         let stated = needs.speed.volume().ok().flatten();
@@ -170,11 +164,23 @@ pub(super) fn disk_rate(
     if let Some(volume) = volume {
         return Some(volume.rate(&priced.tariffs));
     }
-    let is_inside = priced.listing.disk.is_some_and(|disk| disk >= spec.data.bytes);
-    let held = if is_inside { Bytes(0) } else { spec.data.bytes };
-    let gib = plain_gib(&priced.listing.cloud, needs.disk.unwrap_or(held))?;
+    let work = disk_work(spec, priced.listing, needs)?;
+    let gib = plain_gib(&priced.listing.cloud, work)?;
     let price = priced.tariffs.price(Service::SsdDisk).unwrap_or_default();
     Some(hourly(Money::from_micros(i64::try_from(gib).unwrap_or(i64::MAX).saturating_mul(price.micros()))))
+}
+
+/// How much of the disk that gradus rents with a machine is for its work, at least: what the job states, or else the data that the
+/// machine's own disks do not hold, on a volume of AWS with the checkpoints that are kept. `None` where no disk is rented.
+pub fn disk_work(spec: &TrainingSpec, listing: &Listing, needs: &Needs) -> Option<Bytes> {
+    match &listing.cloud {
+        Cloud::Aws => Some(on_volume(spec, listing, needs).1),
+        Cloud::Gcp | Cloud::Azure | Cloud::Alibaba | Cloud::Tencent => {
+            let is_inside = listing.disk.is_some_and(|disk| disk >= spec.data.bytes);
+            Some(needs.disk.unwrap_or(if is_inside { Bytes(0) } else { spec.data.bytes }))
+        }
+        Cloud::Lambda | Cloud::Own | Cloud::Other(_) => None,
+    }
 }
 
 /// The run of a profile with the disks that are rented with its machines: its timeline, in which steps wait for a volume that is too
@@ -211,6 +217,17 @@ fn fast_enough(priced: &PricedListing, iops: u32, throughput: u32) -> Volume {
     }
 }
 
+/// Where samples are read from on a machine of AWS, and how much its volume has for the work.
+fn on_volume(spec: &TrainingSpec, listing: &Listing, needs: &Needs) -> (SamplesIn, Bytes) {
+    let kept = Bytes(spec.checkpoints.state.0.saturating_mul(u64::from(spec.checkpoints.keep) + 3));
+    let samples = samples_in(spec, listing, work(needs, kept));
+    let held = match samples {
+        SamplesIn::Inside => kept,
+        SamplesIn::Volume | SamplesIn::Memory => Bytes(kept.0.saturating_add(spec.data.bytes.0)),
+    };
+    (samples, work(needs, held))
+}
+
 /// Bytes for the work: what the job states, else at least what is kept there.
 fn work(needs: &Needs, held: Bytes) -> Bytes {
     needs.disk.unwrap_or(held).max(Volume::LEAST_WORK)
@@ -218,10 +235,10 @@ fn work(needs: &Needs, held: Bytes) -> Bytes {
 
 /// Where samples are read from on a machine whose volume has so much for the work beside them. The disks inside it are its cache
 /// where they hold the data, and more than all of the volume.
-fn samples_in(spec: &TrainingSpec, priced: &PricedListing, work: Bytes) -> SamplesIn {
+fn samples_in(spec: &TrainingSpec, listing: &Listing, work: Bytes) -> SamplesIn {
     let (data, volume) = (spec.data.bytes.0, whole_gib(work).saturating_mul(1 << 30));
-    let is_inside = priced.listing.disk.is_some_and(|disk| disk.0 >= data && disk.0 > volume);
-    let is_cached = priced.listing.memory.is_some_and(|memory| memory.0 / CACHED >= data);
+    let is_inside = listing.disk.is_some_and(|disk| disk.0 >= data && disk.0 > volume);
+    let is_cached = listing.memory.is_some_and(|memory| memory.0 / CACHED >= data);
     match (is_inside, is_cached || spec.data.sample <= 0.0) {
         (true, _) => SamplesIn::Inside,
         (false, true) => SamplesIn::Memory,

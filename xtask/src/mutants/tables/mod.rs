@@ -5,6 +5,7 @@
 
 mod agents;
 mod clouds;
+mod disks;
 mod machines;
 mod plans;
 mod servers;
@@ -13,6 +14,7 @@ mod training;
 
 use agents::AGENTS;
 use clouds::CLOUDS;
+use disks::DISKS;
 use machines::MACHINES;
 use plans::PLANS;
 use servers::SERVERS;
@@ -24,7 +26,7 @@ use super::mutant::SourceMutant;
 /// All of them.
 pub(super) fn all() -> Vec<&'static SourceMutant> {
     let grouped = [MACHINES, AGENTS, CLOUDS].into_iter().flatten().copied();
-    grouped.chain([SERVERS, TRAINING, SWEEPS, PLANS]).flatten().collect()
+    grouped.chain([SERVERS, TRAINING, SWEEPS, PLANS, DISKS]).flatten().collect()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use cloud::{Aws, AwsOptions, AwsSettings, Catalog, Provider, SshSettings};
 use domain::job::Needs;
 use domain::listing::Cloud;
 use domain::wants::Wants;
-use domain::{Job, Offer, Rate};
+use domain::{Bytes, Job, Offer, Rate};
 use serde::de::DeserializeOwned;
 use server::Home;
 use store::WebClient;
@@ -111,9 +111,13 @@ impl RentedCloud {
     }
 
     /// What of the catalog a job may be rented, the cheapest first, with the price of a disk where that is paid for by itself:
-    /// where its speed is provisioned, of one of `volumes`.
+    /// of the size, and where its speed is provisioned of the speed, that `volumes` has.
     pub fn offers(&self, catalog: &Catalog, (wants, needs): (&Wants, &Needs), volumes: &Volumes) -> Vec<Offer> {
-        let disk = needs.disk;
+        // Of a cloud that provisions no speed.
+        let with_plain_disk = |offer: Offer, cloud: &Cloud, gib: fn(Bytes) -> u64| {
+            let (disk, _) = volumes.disk(&offer, needs);
+            offers::with_disk(catalog, cloud, offer, disk, gib)
+        };
         let mut offers: Vec<Offer> = match self {
             RentedCloud::Aws { .. } => {
                 let with_disk = |offer: Offer| {
@@ -125,19 +129,19 @@ impl RentedCloud {
             RentedCloud::Lambda(api) => api.offers(catalog, wants),
             RentedCloud::Gcp(api) => {
                 let all = api.offers(catalog, wants).into_iter();
-                all.map(|offer| offers::with_disk(catalog, &Cloud::Gcp, offer, disk, gcp::disk_gib)).collect()
+                all.map(|offer| with_plain_disk(offer, &Cloud::Gcp, gcp::disk_gib)).collect()
             }
             RentedCloud::Azure(api) => {
                 let all = api.offers(catalog, wants).into_iter();
-                all.map(|offer| offers::with_disk(catalog, &Cloud::Azure, offer, disk, azure::disk_gib)).collect()
+                all.map(|offer| with_plain_disk(offer, &Cloud::Azure, azure::disk_gib)).collect()
             }
             RentedCloud::Alibaba(api) => {
                 let all = api.offers(catalog, wants).into_iter();
-                all.map(|offer| offers::with_disk(catalog, &Cloud::Alibaba, offer, disk, alibaba::disk_gib)).collect()
+                all.map(|offer| with_plain_disk(offer, &Cloud::Alibaba, alibaba::disk_gib)).collect()
             }
             RentedCloud::Tencent(api) => {
                 let all = api.offers(catalog, wants).into_iter();
-                all.map(|offer| offers::with_disk(catalog, &Cloud::Tencent, offer, disk, tencent::disk_gib)).collect()
+                all.map(|offer| with_plain_disk(offer, &Cloud::Tencent, tencent::disk_gib)).collect()
             }
         };
         // The limit is for all that is paid by the hour.
@@ -322,4 +326,49 @@ fn options<T: DeserializeOwned + Default>(home: &Home, name: &str, page: &str) -
         message: format!("`{}` cannot be read: {error}", path.display()),
         hint: format!("{page} lists what it may hold"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud::azure::AzureSources;
+    use cloud::gcp::GcpSources;
+    use domain::Elapsed;
+    use plan::money::rent;
+
+    use super::super::ranked::{Ranked, ranked};
+    use super::*;
+
+    /// What a plan counts for the disk of a machine is what is rented, also where a cloud provisions no speed.
+    #[test]
+    fn the_disk_that_is_rented_holds_the_data_on_every_cloud() {
+        let catalog = Catalog::embedded().unwrap();
+        let web = || Arc::new(LazyWeb::default());
+        let gcp = Gcp::new(web(), None, GcpSources::default(), "project", GcpOptions::default());
+        let azure = Azure::new(web(), None, AzureSources::default(), "subscription", AzureOptions::default());
+        let clouds = [
+            (RentedCloud::Gcp(gcp), "gcp/us-central1, instance_type: a2-highgpu-1g"),
+            (RentedCloud::Azure(azure), "azure/centralus, instance_type: Standard_NC24ads_A100_v4"),
+        ];
+        for (cloud, machine) in &clouds {
+            for (stated, gigabytes) in [("", 500), (", disk_size: 700", 700)] {
+                let text = format!(
+                    "run: python train.py\n\
+                     resources: {{infra: {machine}, use_spot: false{stated}}}\n\
+                     data: {{samples: 1281167, bytes: 500 GB}}\n\
+                     workload: {{model: {{config: {{model_type: resnet, layer_type: bottleneck, depths: [3, 4, 6, 3]}}}}, \
+                     image: 224, batch: 128, epochs: 9, optimizer: sgd_momentum}}\n"
+                );
+                let job = Job::parse(&text, "job.yaml").unwrap().job;
+                let offered = |volumes: &Volumes| cloud.offers(&catalog, (&job.wants, &job.needs), volumes);
+                let Ranked { offers, chosen, .. } = ranked(&job, &catalog, offered).unwrap();
+                assert_eq!(offers[0].node.disk_free, Bytes(gigabytes * 1_000_000_000), "{machine}{stated}");
+                let chosen = chosen.unwrap();
+                let time = Elapsed(chosen.forecast.time.middle.micros());
+                let paid = rent(cloud.disk_rate(&catalog, &offers[0]), 1, time);
+                // Times are rounded to microseconds.
+                let difference = paid.micros().abs_diff(chosen.storage.micros());
+                assert!(paid.micros() > 0 && difference <= 2, "{machine}{stated}: {paid} {}", chosen.storage);
+            }
+        }
+    }
 }

@@ -9,8 +9,8 @@ use domain::wants::Spot;
 use domain::{Job, Money, Offer};
 use plan::estimate::{Device, FittedCoefficients};
 use plan::search::{
-    Candidate, Estimates, Forecast, PurchaseOption, Recommendation, Search, SearchResult, choose, forecast, resolve,
-    simplest,
+    Candidate, Estimates, Forecast, MarketIndex, PurchaseOption, Recommendation, Search, SearchResult, choose, forecast,
+    resolve, simplest,
 };
 
 use super::constraints::{market, question};
@@ -61,6 +61,7 @@ pub fn ranked(job: &Job, catalog: &Catalog, offered: impl Fn(&Volumes) -> Vec<Of
     let mut search = Search::new(&subject.spec, &market, estimator());
     estimate_ahead(&mut search, &question, estimator);
     let answer = search.answer(&question);
+    let sized = |volumes: Volumes| volumes.sized(&subject.spec, &job.needs, &catalog.listings);
     let forecast_of = |search: &mut Search<Estimates>, candidate: &Candidate| {
         let priced = &market.listings[candidate.listing];
         let config = search.config_of(candidate)?.clone();
@@ -76,14 +77,26 @@ pub fn ranked(job: &Job, catalog: &Catalog, offered: impl Fn(&Volumes) -> Vec<Of
     let picks = choose(&answer, &question, |candidate| is_risky(&mut search, candidate));
     let Some(pick) = picks.into_iter().find(|pick| pick.role == Recommendation::Recommended) else {
         refuse_too_large(&answer)?;
-        return unranked(Volumes::of(&market, &answer.candidates));
+        return unranked(sized(Volumes::of(&market, &answer.candidates)));
     };
     let fastest = &answer.candidates[pick.candidate];
     let simpler = search.simpler(&question, fastest);
     let chosen = simplest(fastest, &simpler, |candidate| is_risky(&mut search, candidate));
-    let volumes = Volumes::of(&market, std::iter::once(&chosen).chain(&answer.candidates));
+    let volumes = sized(Volumes::of(&market, std::iter::once(&chosen).chain(&answer.candidates)));
+    let known = compared(&answer, &market, pick.candidate, offered(&volumes));
+    // What is recommended may be a machine that gradus cannot rent.
+    let Some(best) = known.first().map(|(rank, _)| *rank) else { return unranked(volumes) };
+    let why = format!("`gradus plan` recommends this machine: {}", pick.why);
+    let (storage, chosen) = (chosen.cost.storage, forecast_of(&mut search, &chosen).filter(|_| best == 0));
+    let assumptions = subject.assumptions.iter().cloned().chain([why]).collect();
+    let chosen = chosen.map(|forecast| Chosen { forecast, storage, assumptions });
+    Ok(Ranked { offers: known.into_iter().map(|(_, offer)| offer).collect(), chosen, volumes })
+}
+
+/// Offers that the search has compared, each with its rank, in that order.
+fn compared(answer: &SearchResult, market: &MarketIndex, chosen: usize, offers: Vec<Offer>) -> Vec<(usize, Offer)> {
     let mut ranks: BTreeMap<(&str, &str, bool), usize> = BTreeMap::new();
-    for (rank, index) in order(&answer, pick.candidate).into_iter().enumerate() {
+    for (rank, index) in order(answer, chosen).into_iter().enumerate() {
         let candidate = &answer.candidates[index];
         let listing = market.listings[candidate.listing].listing;
         let is_spot = candidate.terms == PurchaseOption::Spot;
@@ -93,16 +106,9 @@ pub fn ranked(job: &Job, catalog: &Catalog, offered: impl Fn(&Volumes) -> Vec<Of
         let choice = offer.kind.parse::<MachineChoice>().ok()?;
         ranks.get(&(choice.region.as_str(), choice.machine.as_str(), choice.is_spot)).copied()
     };
-    let mut known: Vec<(usize, Offer)> =
-        offered(&volumes).into_iter().filter_map(|offer| Some((rank(&offer)?, offer))).collect();
+    let mut known: Vec<(usize, Offer)> = offers.into_iter().filter_map(|offer| Some((rank(&offer)?, offer))).collect();
     known.sort_by_key(|(rank, _)| *rank);
-    // What is recommended may be a machine that gradus cannot rent.
-    let Some(best) = known.first().map(|(rank, _)| *rank) else { return unranked(volumes) };
-    let why = format!("`gradus plan` recommends this machine: {}", pick.why);
-    let (storage, chosen) = (chosen.cost.storage, forecast_of(&mut search, &chosen).filter(|_| best == 0));
-    let assumptions = subject.assumptions.iter().cloned().chain([why]).collect();
-    let chosen = chosen.map(|forecast| Chosen { forecast, storage, assumptions });
-    Ok(Ranked { offers: known.into_iter().map(|(_, offer)| offer).collect(), chosen, volumes })
+    known
 }
 
 /// All candidates: the plan's choice, then the others by cost times time.
@@ -118,7 +124,7 @@ fn order(answer: &SearchResult, chosen: usize) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use domain::Elapsed;
+    use domain::{Bytes, Elapsed};
     use plan::money::rent;
 
     use super::*;
@@ -136,26 +142,49 @@ workload:
 data: {samples: 1281167, bytes: 147 GB}
 ";
 
+    /// A job with these lines and so much data.
+    fn resnet(lines: &str, data: &str) -> Job {
+        Job::parse(&format!("{lines}{}", RESNET.replace("147 GB", data)), "job.yaml").unwrap().job
+    }
+
+    /// What AWS offers a job.
+    fn of_aws(job: &Job, catalog: &Catalog, volumes: &Volumes) -> Vec<Offer> {
+        let with_disk = |offer: Offer| {
+            let (disk, volume) = volumes.disk(&offer, &job.needs);
+            cloud::aws::with_disk(catalog, offer, disk, volume)
+        };
+        cloud::aws::offers(catalog, &job.wants).into_iter().map(with_disk).collect()
+    }
+
     /// What `gradus plan` counts for disks is what `gradus run` pays for them: the whole volume of each machine.
     #[test]
     fn a_plan_and_a_run_count_the_same_for_disks() {
         let catalog = Catalog::embedded().unwrap();
         for machine in ["g5.12xlarge", "p4d.24xlarge"] {
             let resources = format!("resources: {{infra: aws/us-east-1, instance_type: {machine}, use_spot: false}}");
-            let job = Job::parse(&format!("{resources}{RESNET}"), "job.yaml").unwrap().job;
-            let offered = |volumes: &Volumes| -> Vec<Offer> {
-                let with_disk = |offer: Offer| {
-                    let (disk, volume) = volumes.disk(&offer, &job.needs);
-                    cloud::aws::with_disk(&catalog, offer, disk, volume)
-                };
-                cloud::aws::offers(&catalog, &job.wants).into_iter().map(with_disk).collect()
-            };
+            let job = resnet(&resources, "147 GB");
+            let offered = |volumes: &Volumes| of_aws(&job, &catalog, volumes);
             let Ranked { offers, chosen, .. } = ranked(&job, &catalog, offered).unwrap();
             let chosen = chosen.unwrap();
             let disk = cloud::aws::disk_rate(&catalog, Some("us-east-1"), &offers[0].node);
             let paid = rent(disk, 2, Elapsed(chosen.forecast.time.middle.micros()));
             // Times are rounded to microseconds.
             assert!(paid.micros() > 0 && paid.micros().abs_diff(chosen.storage.micros()) <= 2, "{machine}: {paid}");
+        }
+    }
+
+    /// Where no plan is left, because each exceeds the budget, a run is still rented a disk for its data. The disks inside this
+    /// machine hold 3.8 TB.
+    #[test]
+    fn machines_that_no_plan_recommends_have_disks_for_the_data() {
+        let catalog = Catalog::embedded().unwrap();
+        let resources = "resources: {infra: aws/us-east-1, instance_type: g5.12xlarge, use_spot: false}";
+        let job = resnet(&format!("budget: {{max: $1}}\n{resources}"), "5 TB");
+        let offered = |volumes: &Volumes| of_aws(&job, &catalog, volumes);
+        let Ranked { offers, chosen, .. } = ranked(&job, &catalog, offered).unwrap();
+        assert!(chosen.is_none() && !offers.is_empty());
+        for offer in offers {
+            assert!(offer.node.disk_free > Bytes(5_000_000_000_000), "{offer:?}");
         }
     }
 }

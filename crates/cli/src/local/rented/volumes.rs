@@ -4,16 +4,24 @@ use std::collections::BTreeMap;
 
 use cloud::rented::MachineChoice;
 use domain::job::Needs;
+use domain::listing::Listing;
 use domain::volume::Volume;
 use domain::{Bytes, Duration, Elapsed, Money, Offer, Rate};
-use plan::search::{Candidate, MarketIndex, PurchaseOption, Reason, SamplesIn, SearchResult, VolumeChoice};
+use plan::search::{
+    Candidate, MarketIndex, PurchaseOption, Reason, SamplesIn, SearchResult, TrainingSpec, VolumeChoice, disk_work,
+};
 
 use crate::error::Error;
 use crate::figures::size;
 
-/// The volumes of the machines that a search has compared, by region, type, and whether it is a spot machine.
+/// The disks that machines are rented with, where a search knows what they are for.
 #[derive(Debug, Default)]
-pub struct Volumes(BTreeMap<(String, String, bool), VolumeChoice>);
+pub struct Volumes {
+    /// The volumes of the machines that it has compared, by region, type, and whether it is a spot machine.
+    chosen: BTreeMap<(String, String, bool), VolumeChoice>,
+    /// How much of its disk every machine needs for its work, by region and type.
+    work: BTreeMap<(String, String), Bytes>,
+}
 
 impl Volumes {
     /// Those of candidates: of several for one machine that of the first, because its layout decides how fast samples are read.
@@ -27,14 +35,27 @@ impl Volumes {
                 chosen.entry(key).or_insert(volume);
             }
         }
-        Volumes(chosen)
+        Volumes { chosen, work: BTreeMap::new() }
+    }
+
+    /// The same, and how large the disk of each of these machines is, also of those that the search has not compared.
+    pub fn sized(self, spec: &TrainingSpec, needs: &Needs, listings: &[Listing]) -> Volumes {
+        let key = |listing: &Listing| (listing.region.clone(), listing.instance_type.clone());
+        let sizes = listings.iter().filter_map(|listing| Some((key(listing), disk_work(spec, listing, needs)?)));
+        Volumes { work: sizes.collect(), ..self }
     }
 
     /// That of an offer; where the search has not compared it, that of the same machine on the other terms.
     fn choice(&self, offer: &Offer) -> Option<&VolumeChoice> {
         let choice = offer.kind.parse::<MachineChoice>().ok()?;
-        let of = |is_spot: bool| self.0.get(&(choice.region.clone(), choice.machine.clone(), is_spot));
+        let of = |is_spot: bool| self.chosen.get(&(choice.region.clone(), choice.machine.clone(), is_spot));
         of(choice.is_spot).or_else(|| of(!choice.is_spot))
+    }
+
+    /// How much of its disk the work of an offer's machine needs, where a search has found that.
+    fn work(&self, offer: &Offer) -> Option<Bytes> {
+        let choice = offer.kind.parse::<MachineChoice>().ok()?;
+        self.work.get(&(choice.region, choice.machine)).copied()
     }
 
     /// How much of a disk an offer's machine has for its work, and how fast it is: as the search chose, or as the job states.
@@ -42,7 +63,7 @@ impl Volumes {
         match self.choice(offer) {
             Some(choice) => (Some(choice.work), Some(choice.volume)),
             // What a job states was checked when it was read.
-            None => (needs.disk, needs.speed.volume().ok().flatten()),
+            None => (self.work(offer).or(needs.disk), needs.speed.volume().ok().flatten()),
         }
     }
 
@@ -186,7 +207,7 @@ mod tests {
     fn an_offer_has_the_volume_of_its_machine_or_what_the_job_states() {
         let fast = choice(SamplesIn::Volume, Volume::at_least(4_500, 475), (4_500, 475), false);
         let key = ("us-east-1".to_owned(), "p3.16xlarge".to_owned(), true);
-        let volumes = Volumes(BTreeMap::from([(key, fast)]));
+        let volumes = Volumes { chosen: BTreeMap::from([(key, fast)]), ..Volumes::default() };
         let needs = |disk: Option<u64>| Needs { disk: disk.map(Bytes), ..Needs::default() };
         let check = |kind: &str, needs: Needs, expected: (Option<Bytes>, Option<Volume>)| {
             let offer = Offer {
