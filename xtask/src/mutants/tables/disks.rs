@@ -19,4 +19,12 @@ pub(super) const DISKS: &[SourceMutant] = &[
         to: "self.work(offer).and(needs.disk)",
         test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "that_no_plan_recommends" },
     },
+    SourceMutant {
+        name: "machines-refused-for-their-disk-are-rented",
+        harm: "where what a plan recommends cannot be rented, a run is rented the cheapest machine, whose disk its data fills",
+        file: "crates/cli/src/local/rented/volumes.rs",
+        from: "= too_large(answer) else",
+        to: "= too_large(answer).filter(|_| answer.candidates.is_empty()) else",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "machines_refused_for_their_disk" },
+    },
 ];

@@ -85,7 +85,10 @@ pub fn ranked(job: &Job, catalog: &Catalog, offered: impl Fn(&Volumes) -> Vec<Of
     let volumes = sized(Volumes::of(&market, std::iter::once(&chosen).chain(&answer.candidates)));
     let known = compared(&answer, &market, pick.candidate, offered(&volumes));
     // What is recommended may be a machine that gradus cannot rent.
-    let Some(best) = known.first().map(|(rank, _)| *rank) else { return unranked(volumes) };
+    let Some(best) = known.first().map(|(rank, _)| *rank) else {
+        refuse_too_large(&answer)?;
+        return unranked(volumes);
+    };
     let why = format!("`gradus plan` recommends this machine: {}", pick.why);
     let (storage, chosen) = (chosen.cost.storage, forecast_of(&mut search, &chosen).filter(|_| best == 0));
     let assumptions = subject.assumptions.iter().cloned().chain([why]).collect();
@@ -171,6 +174,26 @@ data: {samples: 1281167, bytes: 147 GB}
             // Times are rounded to microseconds.
             assert!(paid.micros() > 0 && paid.micros().abs_diff(chosen.storage.micros()) <= 2, "{machine}: {paid}");
         }
+    }
+
+    /// 28 TB fit on no volume. The disks inside a p5 hold them, and there is none to rent.
+    #[test]
+    fn machines_refused_for_their_disk_are_not_rented_instead_of_what_is_recommended() {
+        let catalog = Catalog::embedded().unwrap();
+        let resources = "infra: aws/us-east-1, accelerators: ['A10G:8', 'H100:8'], use_spot: false";
+        let [large, small] = ["28 TB", "1 TB"].map(|data| resnet(&format!("resources: {{{resources}}}"), data));
+        let rented = |job: &Job| {
+            let without = |volumes: &Volumes| {
+                let mut offers = of_aws(job, &catalog, volumes);
+                offers.retain(|offer| !offer.kind.contains("/p5"));
+                offers
+            };
+            ranked(job, &catalog, without).map(|ranked| ranked.offers)
+        };
+        assert!(!of_aws(&large, &catalog, &Volumes::default()).is_empty());
+        let Err(Error::Infeasible { reasons }) = rented(&large) else { panic!("a machine is rented") };
+        assert!(reasons[0].contains("the largest volume"), "{reasons:?}");
+        assert!(rented(&small).is_ok_and(|offers| !offers.is_empty()));
     }
 
     /// Where no plan is left, because each exceeds the budget, a run is still rented a disk for its data. The disks inside this
