@@ -110,6 +110,24 @@ fn a_hint_names_what_is_missing_and_no_cloud_that_the_job_leaves_out() {
     check("max_price: $0.01/h", "nothing is offered with `resources.max_price` as it is", "hint: write `max_price: $");
 }
 
+/// Of these machines the disks inside a p5 alone hold 28 TB, and its price with the disk that is rented is above the limit.
+#[test]
+fn a_price_that_excludes_the_machines_with_enough_disk_is_named() {
+    let catalog = cloud::Catalog::embedded().unwrap();
+    let is_p5 =
+        |listing: &&domain::listing::Listing| listing.instance_type == "p5.48xlarge" && listing.region == "us-east-1";
+    let price = catalog.listings.iter().find(is_p5).and_then(|listing| listing.on_demand.as_ref()).unwrap();
+    let most = domain::Rate::from_micros_per_hour(price.rate.micros_per_hour() + 1);
+    let gpus = "accelerators: ['A10G:8', 'H100:8']";
+    let resources = format!("cloud: aws, region: us-east-1, {gpus}, spot: never, max_price: {most}");
+    let workdir = Workdir::new();
+    workdir.file("job.yaml", resnet(&format!("resources: {{{resources}}}\n")).replace("147 GB", "28 TB"));
+    let said = workdir.gradus(&["plan", "job.yaml"]);
+    assert_eq!(said.code, Some(2), "{}{}", said.out, said.err);
+    assert!(said.err.contains("nothing is offered with `resources.max_price` as it is"), "{}", said.err);
+    assert!(said.err.contains("hint: write `max_price: $"), "{}", said.err);
+}
+
 #[test]
 fn what_the_market_lacks_is_told_with_how_to_add_it() {
     check(

@@ -9,8 +9,8 @@ use domain::wants::Spot;
 use domain::{Job, Money, Offer};
 use plan::estimate::{Device, FittedCoefficients};
 use plan::search::{
-    Candidate, Estimates, Forecast, MarketIndex, PurchaseOption, Recommendation, Search, SearchResult, choose, forecast,
-    resolve, simplest,
+    Candidate, Estimates, Forecast, MarketIndex, PurchaseOption, Recommendation, Search, SearchResult, choose,
+    forecast, resolve, simplest,
 };
 
 use super::constraints::{market, question};
@@ -76,7 +76,7 @@ pub fn ranked(job: &Job, catalog: &Catalog, offered: impl Fn(&Volumes) -> Vec<Of
         |search: &mut Search<Estimates>, candidate: &Candidate| forecast_of(search, candidate).is_none_or(risky);
     let picks = choose(&answer, &question, |candidate| is_risky(&mut search, candidate));
     let Some(pick) = picks.into_iter().find(|pick| pick.role == Recommendation::Recommended) else {
-        refuse_too_large(&answer)?;
+        refuse_too_large(&answer, &job.needs)?;
         return unranked(sized(Volumes::of(&market, &answer.candidates)));
     };
     let fastest = &answer.candidates[pick.candidate];
@@ -86,7 +86,7 @@ pub fn ranked(job: &Job, catalog: &Catalog, offered: impl Fn(&Volumes) -> Vec<Of
     let known = compared(&answer, &market, pick.candidate, offered(&volumes));
     // What is recommended may be a machine that gradus cannot rent.
     let Some(best) = known.first().map(|(rank, _)| *rank) else {
-        refuse_too_large(&answer)?;
+        refuse_too_large(&answer, &job.needs)?;
         return unranked(volumes);
     };
     let why = format!("`gradus plan` recommends this machine: {}", pick.why);
@@ -192,7 +192,7 @@ data: {samples: 1281167, bytes: 147 GB}
         };
         assert!(!of_aws(&large, &catalog, &Volumes::default()).is_empty());
         let Err(Error::Infeasible { reasons }) = rented(&large) else { panic!("a machine is rented") };
-        assert!(reasons[0].contains("the largest volume"), "{reasons:?}");
+        assert!(reasons[0].contains("the largest volume") && reasons[1].contains("cannot rent"), "{reasons:?}");
         assert!(rented(&small).is_ok_and(|offers| !offers.is_empty()));
     }
 

@@ -116,29 +116,61 @@ pub fn least_disk(answer: &SearchResult) -> Option<u64> {
     answer.missed.get(&Reason::Disk)?.nearest.volume.map(|volume| volume.gib)
 }
 
-/// That the work fits on no disk, where a search has found so, and what to do.
-pub fn too_large(answer: &SearchResult) -> Option<(String, String)> {
+/// That the work fits on no disk, or that the job states a disk larger than any, where a search has found so, and what to do.
+pub fn too_large(answer: &SearchResult, needs: &Needs) -> Option<(String, String)> {
     let (needed, most) = (least_disk(answer)?, Volume::MOST_GIB);
+    let largest = Volume::MOST_WORK.0 / 1_000_000_000;
+    if needs.disk.is_some() {
+        let message = format!(
+            "with the system, `disk_size` needs a disk of {needed} GiB on each machine; the largest volume has {most} GiB"
+        );
+        let hint = format!("write `disk_size: {largest}` (GB) or less, or leave it out: the plan chooses the size");
+        return Some((message, hint));
+    }
     let message = format!(
-        "data and checkpoints need a disk of {needed} GiB on each machine, with the system; the largest volume has {most} GiB, \
-         and the disks inside these machines are smaller"
+        "data and checkpoints need a disk of {needed} GiB, with the system, on each machine whose own disks do not hold the \
+         data; the largest volume has {most} GiB"
     );
     let hint = format!(
         "take machines with more disk inside; or, if not all of the data is stored on the machine, write `disk_size: …`, in GB, \
-         {} at most",
-        Volume::MOST_WORK.0 / 1_000_000_000
+         {largest} at most"
     );
     Some((message, hint))
+}
+
+/// What excludes the machines with enough disk, where a search has found any, and what to do.
+fn other_limits(answer: &SearchResult) -> Vec<(String, String)> {
+    let limits = [
+        (Reason::MaxPrice, "max_price"),
+        (Reason::Budget, "budget"),
+        (Reason::Deadline, "deadline"),
+        (Reason::Carbon, "max_carbon"),
+    ];
+    let exceeded = limits.into_iter().filter(|(reason, _)| answer.missed.contains_key(reason));
+    let mut others: Vec<(String, String)> = exceeded
+        .map(|(_, key)| {
+            let hint = format!("raise `{key}`; `gradus plan` shows which value is enough");
+            (format!("machines with enough disk exceed `{key}`"), hint)
+        })
+        .collect();
+    if !answer.candidates.is_empty() {
+        let message = "gradus cannot rent the machines with enough disk: no source confirms that the cloud has them, or \
+                       their processors are not supported";
+        let hint = "rent one yourself and add it with `gradus nodes add`, or ask for other machines";
+        others.push((message.to_owned(), hint.to_owned()));
+    }
+    others
 }
 
 /// Where nothing that a search has found can be rented, refuses to rent other machines instead if some of them are ruled out
 /// for their disk.
 ///
 /// # Errors
-/// [`Error::Infeasible`] then.
-pub fn refuse_too_large(answer: &SearchResult) -> Result<(), Error> {
-    let Some((message, hint)) = too_large(answer) else { return Ok(()) };
-    Err(Error::Infeasible { reasons: vec![format!("  {message}\n    hint: {hint}")] })
+/// [`Error::Infeasible`] then, with whatever excludes the machines with enough disk.
+pub fn refuse_too_large(answer: &SearchResult, needs: &Needs) -> Result<(), Error> {
+    let Some(disk) = too_large(answer, needs) else { return Ok(()) };
+    let all = std::iter::once(disk).chain(other_limits(answer));
+    Err(Error::Infeasible { reasons: all.map(|(message, hint)| format!("  {message}\n    hint: {hint}")).collect() })
 }
 
 /// A cost of the search with the price of the whole disks, in place of what the search has counted for them in a run of the time
@@ -276,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_no_disk_holds_is_refused_with_both_sizes() {
+    fn work_that_no_disk_holds_is_refused_with_its_cause() {
         let whole = VolumeChoice { gib: 26_124, ..choice(SamplesIn::Volume, Volume::BASE, (0, 0), false) };
         let nearest = Candidate {
             listing: 0,
@@ -292,11 +324,27 @@ mod tests {
             simpler: None,
         };
         let missed = BTreeMap::from([(Reason::Disk, NearMiss { candidates: 1, nearest })]);
-        let answer = SearchResult { missed, ..SearchResult::default() };
-        let Err(Error::Infeasible { reasons }) = refuse_too_large(&answer) else { panic!("it is rented") };
-        assert!(reasons[0].contains(" 26124 GiB ") && reasons[0].contains(" 16384 GiB, "), "{reasons:?}");
+        let mut answer = SearchResult { missed, ..SearchResult::default() };
+        let refused = |answer: &SearchResult, needs: Needs| match refuse_too_large(answer, &needs) {
+            Err(Error::Infeasible { reasons }) => reasons,
+            other => panic!("it is rented: {other:?}"),
+        };
+        let reasons = refused(&answer, Needs::default());
+        assert!(reasons[0].contains(" 26124 GiB, ") && reasons[0].contains(" 16384 GiB\n"), "{reasons:?}");
         assert!(reasons[0].ends_with("write `disk_size: …`, in GB, 17549 at most"), "{reasons:?}");
-        assert!(refuse_too_large(&SearchResult::default()).is_ok());
+        assert_eq!(reasons.len(), 1);
+        // A size that the job states is what to change.
+        let stated = refused(&answer, Needs { disk: Some(Bytes(28_000_000_000_000)), ..Needs::default() });
+        assert!(stated[0].starts_with("  with the system, `disk_size` needs a disk of 26124 GiB "), "{stated:?}");
+        assert!(stated[0].contains("hint: write `disk_size: 17549` (GB) or less, or leave it out"), "{stated:?}");
+        // Machines with enough disk are above the budget, or cannot be rented.
+        answer.missed.insert(Reason::Budget, NearMiss { candidates: 1, nearest });
+        answer.candidates.push(nearest);
+        let reasons = refused(&answer, Needs::default());
+        let [_, budget, unknown] = &reasons[..] else { panic!("{reasons:?}") };
+        assert!(budget.starts_with("  machines with enough disk exceed `budget`\n    hint: raise `budget`"), "{budget}");
+        assert!(unknown.starts_with("  gradus cannot rent the machines with enough disk: "), "{unknown}");
+        assert!(refuse_too_large(&SearchResult::default(), &Needs::default()).is_ok());
     }
 
     #[test]

@@ -52,6 +52,7 @@ pub fn sentence(reason: Reason, question: &Constraints, answer: &SearchResult) -
         Reason::Memory => "too little memory, or an amount that is not known".to_owned(),
         Reason::Disk => match least_disk(answer) {
             Some(needed) => format!("a disk of {needed} GiB is needed; the largest volume has {}", Volume::MOST_GIB),
+            None if admission.needs.disk.is_some() => "no volume is as large as `disk_size`".to_owned(),
             None => "no volume is as large as the work needs, and the disks inside the machine are smaller".to_owned(),
         },
         Reason::Machines => "fewer machines than the job runs on".to_owned(),
@@ -83,7 +84,9 @@ pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
     let mut told: Vec<(String, String)> = limits(context, answer);
     let is_limited = !told.is_empty();
     told.extend(missing::too_few_machines(answer).filter(|_| !is_limited));
-    told.extend(too_large(answer).filter(|_| !is_limited));
+    // Where machines with enough disk exceed `max_price`, it is not the disk that is to change.
+    let is_too_dear = answer.missed.contains_key(&Reason::MaxPrice);
+    told.extend(too_large(answer, &context.question.admission.needs).filter(|_| !is_limited && !is_too_dear));
     let mut tell = |message: String, hint: String| told.push((message, hint));
     // If offers failed on limits alone, memory is not the problem.
     if !is_limited
