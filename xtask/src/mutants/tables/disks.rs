@@ -9,7 +9,11 @@ pub(super) const DISKS: &[SourceMutant] = &[
         file: "crates/cli/src/local/rented/clouds.rs",
         from: "let (disk, _) = volumes.disk(&offer, needs);",
         to: "let (disk, _) = (needs.disk, volumes);",
-        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "holds_the_data_on_every_cloud" },
+        test: CargoTest {
+            package: "gradus-cli",
+            target: &["--bin", "gradus"],
+            filter: "holds_the_data_on_every_cloud",
+        },
     },
     SourceMutant {
         name: "disks-without-a-plan-are-the-least",
@@ -25,7 +29,11 @@ pub(super) const DISKS: &[SourceMutant] = &[
         file: "crates/cli/src/local/rented/volumes.rs",
         from: "= too_large(answer, needs) else",
         to: "= too_large(answer, needs).filter(|_| answer.candidates.is_empty()) else",
-        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "machines_refused_for_their_disk" },
+        test: CargoTest {
+            package: "gradus-cli",
+            target: &["--bin", "gradus"],
+            filter: "machines_refused_for_their_disk",
+        },
     },
     SourceMutant {
         name: "a-stated-disk-is-blamed-on-the-data",
@@ -42,5 +50,13 @@ pub(super) const DISKS: &[SourceMutant] = &[
         from: "!is_limited && !is_too_dear",
         to: "!is_limited || !is_too_dear",
         test: CargoTest { package: "gradus-cli", target: &["--test", "plans"], filter: "with_enough_disk_is_named" },
+    },
+    SourceMutant {
+        name: "the-disk-is-not-in-the-offer",
+        harm: "a user offers for a spot machine all that `max_price` allows, and pays more with its disk",
+        file: "crates/cli/src/command/plan/market/present/details.rs",
+        from: "most.micros_per_hour() - disk.micros_per_hour()",
+        to: "most.micros_per_hour() + disk.micros_per_hour()",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "leaves_the_price_of_its_disk" },
     },
 ];

@@ -144,17 +144,24 @@ fn costs(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
     if candidate.terms == PurchaseOption::Spot
         && let Some(on_demand) = &row.listing.on_demand
     {
-        let cap = Money::from_micros((on_demand.rate.micros_per_hour() as f64 * plan::search::admit::SPOT_CAP) as i64);
-        let allowed = max_price.map(|most| Money::from_micros(most.micros_per_hour()));
-        lines.push(match allowed.filter(|allowed| *allowed < cap) {
-            Some(allowed) => format!("         offer at most {}/h: `max_price` allows no more", cents(allowed)),
-            None => {
-                format!("         offer at most {}/h: more than 80 % of the price on demand saves nothing", cents(cap))
-            }
-        });
+        lines.push(format!("         {}", most_to_offer(on_demand.rate, max_price, candidate.disk)));
     }
     lines.extend(candidate.kilograms.map(|kilograms| format!("carbon   {kilograms:.1} kg CO₂")));
     lines
+}
+
+/// What to offer for a spot machine at most: `max_price` holds the price of its disk too.
+fn most_to_offer(on_demand: Rate, max_price: Option<Rate>, disk: Option<Rate>) -> String {
+    let cap = Money::from_micros((on_demand.micros_per_hour() as f64 * plan::search::admit::SPOT_CAP) as i64);
+    let disk = disk.unwrap_or_default();
+    let allowed = max_price.map(|most| Money::from_micros(most.micros_per_hour() - disk.micros_per_hour()));
+    match allowed.filter(|allowed| *allowed < cap) {
+        Some(allowed) if disk == Rate::default() => {
+            format!("offer at most {}/h: `max_price` allows no more", cents(allowed))
+        }
+        Some(allowed) => format!("offer at most {}/h: with its disk, `max_price` allows no more", cents(allowed)),
+        None => format!("offer at most {}/h: more than 80 % of the price on demand saves nothing", cents(cap)),
+    }
 }
 
 /// What the cloud must allow the account, which new accounts often lack for GPUs.
@@ -344,4 +351,23 @@ fn configuration(config: &ParallelConfig) -> String {
 fn price(price: &Price) -> String {
     let derived = price.derived.as_ref().map(|how| format!(", {how}")).unwrap_or_default();
     format!("{} a machine, of {} ({}{derived})", price.rate, price.dated, price.source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offer_for_a_spot_machine_leaves_the_price_of_its_disk() {
+        let rate = |text: &str| text.parse::<Rate>().unwrap();
+        let check = |max_price: Option<&str>, disk: Option<&str>, expected: &str| {
+            let found = most_to_offer(rate("10/h"), max_price.map(rate), disk.map(rate));
+            assert!(found.starts_with(expected), "{max_price:?} {disk:?}: {found}");
+        };
+        check(None, Some("0.25/h"), "offer at most $8.00/h: more than 80 % ");
+        check(Some("5/h"), None, "offer at most $5.00/h: `max_price` allows ");
+        check(Some("5/h"), Some("0.25/h"), "offer at most $4.75/h: with its disk, `max_price` allows ");
+        check(Some("8.2/h"), Some("0.25/h"), "offer at most $7.95/h: with its disk, ");
+        check(Some("9/h"), Some("0.25/h"), "offer at most $8.00/h: more than 80 % ");
+    }
 }
