@@ -164,14 +164,23 @@ pub fn start(
     // A report without it is still one.
     let _ = origin.write(&home.run(&run));
     if is_program && !printer.is_json() {
-        let folder = home.run(&run);
-        printer.say(format!("logs     {}", folder.join("logs").display()));
-        printer.say(format!("files    {} (GRADUS_CHECKPOINTS)", folder.join("checkpoints").display()));
+        say_folders(&home.run(&run), printer);
     }
     if options.detach {
         return detach(settings, home, &run, printer);
     }
-    // With a server, it only stops following.
+    say_unattended(home, printer);
+    finish(settings, printer, home, &run, Since::Start)
+}
+
+/// Prints where a program's output and checkpoints are stored.
+fn say_folders(folder: &Path, printer: &mut Printer) {
+    printer.say(format!("logs     {}", folder.join("logs").display()));
+    printer.say(format!("files    {} (GRADUS_CHECKPOINTS)", folder.join("checkpoints").display()));
+}
+
+/// Prints what Ctrl-C does to the run; with a server, it only stops following.
+fn say_unattended(home: &Home, printer: &mut Printer) {
     if printer.is_terminal() && !home.has_server() {
         printer.say(format!(
             "Ctrl-C or closing this terminal leaves the run unattended: it saves a checkpoint and stops within {}; \
@@ -179,7 +188,6 @@ pub fn start(
             server::control::LEASE
         ));
     }
-    finish(settings, printer, home, &run, Since::Start)
 }
 
 /// Whether a run has ended in the background: its result is shown then, or the same job would find it again and again.
