@@ -62,6 +62,10 @@ pub fn step_of(report: &Report) -> Option<u64> {
 /// of them.
 const DEVICES_WITHIN: u64 = 20_000;
 
+/// Takes the newest of some points, where `?2` is the machine whose numbers tell the order of its reports.
+const NEWEST_FIRST: &str =
+    "ORDER BY length(attempt) DESC, attempt DESC, (instance = ?2) * seq DESC, number DESC LIMIT 1";
+
 impl Series {
     /// Opens the measurements of a home, made on first use.
     ///
@@ -203,10 +207,10 @@ impl Series {
     fn newest_of(&self, run: &RunId, kind: &str) -> Result<Option<(u64, Point)>, Error> {
         let sql = format!(
             "SELECT number, attempt, at, report FROM
-            (SELECT number, attempt, at, report FROM points WHERE run = ?1 ORDER BY number DESC LIMIT ?2)
-            WHERE report LIKE '{{\"report\":\"{kind}\"%' ORDER BY number DESC LIMIT 1"
+            (SELECT * FROM points WHERE run = ?1 ORDER BY number DESC LIMIT {DEVICES_WITHIN})
+            WHERE report LIKE '{{\"report\":\"{kind}\"%' {NEWEST_FIRST}"
         );
-        Ok(self.select(&sql, run, DEVICES_WITHIN)?.pop())
+        self.newest_found(run, &sql)
     }
 
     /// Where training of a run's newest attempt that was ready began, however long ago.
@@ -214,9 +218,18 @@ impl Series {
     /// # Errors
     /// [`Error::State`] when the database cannot be read.
     pub fn newest_ready(&self, run: &RunId) -> Result<Option<(u64, Point)>, Error> {
-        let sql = "SELECT number, attempt, at, report FROM points
-            WHERE run = ?1 AND substr(report, 1, 17) = '{\"report\":\"ready\"' ORDER BY number DESC LIMIT ?2";
-        Ok(self.select(sql, run, 1)?.pop())
+        let sql = format!(
+            "SELECT number, attempt, at, report FROM points
+            WHERE run = ?1 AND substr(report, 1, 17) = '{{\"report\":\"ready\"' {NEWEST_FIRST}"
+        );
+        self.newest_found(run, &sql)
+    }
+
+    /// The point that a query for a run finds, which ends with [`NEWEST_FIRST`].
+    fn newest_found(&self, run: &RunId, sql: &str) -> Result<Option<(u64, Point)>, Error> {
+        let machine = newest::machine_of_run(&self.db, run).map_err(Error::sqlite("read", &self.path))?;
+        let machine = machine.as_ref().map_or("", InstanceId::as_str);
+        Ok(readable(self.rows(sql, params![run.as_str(), machine])?).pop())
     }
 
     /// The newest points of a run, oldest first, at most `most`, and before them where training began, what its GPUs

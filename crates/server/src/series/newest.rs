@@ -124,6 +124,11 @@ fn of_run(db: &Connection, run: &RunId) -> rusqlite::Result<Option<NewestStep>> 
     db.prepare_cached(sql)?.query_row(params![run.as_str()], NewestStep::from_row).optional()
 }
 
+/// The machine whose reports have the newest step of a run.
+pub(super) fn machine_of_run(db: &Connection, run: &RunId) -> rusqlite::Result<Option<InstanceId>> {
+    Ok(of_run(db, run)?.map(|newest| newest.instance))
+}
+
 /// A point as it is stored, who has reported it, and under which number.
 type PlacedRow = (PointRow, String, u64);
 
@@ -169,7 +174,8 @@ impl Series {
         let of_newest = rows.iter().filter(|(_, instance, _)| is_of_newest(instance));
         let numbers: Vec<u64> = of_newest.map(|(.., seq)| *seq).collect();
         let has_order_of_attempts = rows.is_sorted_by_key(|((_, attempt, ..), ..)| (attempt.len(), attempt));
-        let has_order_of_numbers = numbers.is_sorted() && numbers.last().is_none_or(|last| *last >= newest.seq);
+        // Without any of the newest, only what an older attempt has left was stored since.
+        let has_order_of_numbers = numbers.is_sorted() && numbers.last().is_some_and(|last| *last >= newest.seq);
         if has_order_of_attempts && has_order_of_numbers {
             return Ok(rows);
         }
@@ -189,7 +195,7 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use domain::Timestamp;
-    use domain::rank::{Fetching, Step};
+    use domain::rank::{Checkpointed, Fetching, Step};
 
     use super::*;
     use crate::home::Home;
@@ -203,6 +209,10 @@ mod tests {
         let data = Fetching::default();
         let step = Step { step: number, epoch, loss, lr, samples, step_us, data_wait_us, checkpoint_us, data };
         reported(seq, attempt, Report::Step(step))
+    }
+
+    fn saved(seq: u64, attempt: &str, step: u64) -> Entry {
+        reported(seq, attempt, Report::Checkpointed(Checkpointed { step, bytes: 1, stall_us: 1, commit_us: 1 }))
     }
 
     /// What is stored of parts that arrive one after the other, each from the machine of its attempt.
@@ -246,6 +256,34 @@ mod tests {
             let points = series.newest(&RunId::new("r"), 200).unwrap();
             assert_eq!(steps(&points).last(), Some(&newest), "after {count} parts");
         }
+    }
+
+    #[test]
+    fn what_an_older_attempt_has_left_does_not_hide_the_newest() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunId::new("r");
+        let ready = |seq, attempt| reported(seq, attempt, crate::report::curves::tests::ready(50));
+        let of_older = |from: u64, to: u64| (from..=to).map(|number| step(number, "r-a9", number));
+        let left: Vec<Entry> = std::iter::once(ready(61, "r-a9")).chain(of_older(62, 360)).collect();
+        let newest = vec![ready(1, "r-a10"), step(2, "r-a10", 51)];
+        let series = stored(&folder, &[("r-i1", of_older(1, 60).collect()), ("r-i2", newest), ("r-i1", left)]);
+        assert_eq!(steps(&series.newest(&run, 5).unwrap()), [358, 359, 360, 50, 51]);
+        let (_, began) = series.newest_ready(&run).unwrap().unwrap();
+        assert_eq!(began.attempt, AttemptId::new("r-a10"));
+    }
+
+    #[test]
+    fn the_last_save_is_not_the_one_that_was_stored_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let entry = |seq: u64| match seq {
+            400 | 750 => saved(seq, "r-a1", seq),
+            _ => step(seq, "r-a1", seq),
+        };
+        let made = |from: u64, to: u64| (from..=to).map(entry).collect::<Vec<Entry>>();
+        let parts = [(1, 3), (700, 1000), (4, 699)].map(|(from, to)| ("r-i1", made(from, to)));
+        let newest = stored(&folder, &parts).newest_with_devices(&RunId::new("r"), 200).unwrap();
+        let saves = newest.iter().filter(|(_, point)| matches!(point.report, Report::Checkpointed(_)));
+        assert_eq!(saves.filter_map(|(_, point)| step_of(&point.report)).collect::<Vec<u64>>(), [750]);
     }
 
     #[test]

@@ -20,6 +20,22 @@ pub(super) const SERVERS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "are_stored_late_are_not_the_newest" },
     },
     SourceMutant {
+        name: "an-older-attempt-that-is-stored-late-hides-the-newest",
+        harm: "gradus status shows the loss of an attempt that is over beside the step of the one that runs",
+        file: "crates/server/src/series/newest.rs",
+        from: "numbers.last().is_some_and(",
+        to: "numbers.last().is_none_or(",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "does_not_hide_the_newest" },
+    },
+    SourceMutant {
+        name: "the-save-that-is-stored-last-is-the-last",
+        harm: "gradus status shows a checkpoint as the last one that is hundreds of steps older, as it was stored later",
+        file: "crates/server/src/series.rs",
+        from: "(instance = ?2) * seq DESC, number DESC LIMIT 1",
+        to: "number DESC LIMIT 1",
+        test: CargoTest { package: "gradus-server", target: &["--lib"], filter: "not_the_one_that_was_stored_last" },
+    },
+    SourceMutant {
         name: "a-resumed-run-shows-the-step-that-it-has-lost",
         harm: "gradus status shows step 80 of a run whose tenth attempt has begun again at 50, until it is there",
         file: "crates/server/src/series/newest.rs",
