@@ -45,29 +45,43 @@ struct NewestStep {
     /// Who has reported it, and under which number.
     instance: InstanceId,
     seq: u64,
-    /// The number of the report that training began, of which there is another one where a program is started again.
+    /// The number of the newest report that says where training is. Reports before it are ignored: training may have
+    /// returned to an earlier step since.
     since: u64,
 }
 
 impl NewestStep {
-    /// The newest step after a report is taken in, which says that training begins, or is some other one with a step.
-    fn with(self, found: NewestStep, begins: bool) -> NewestStep {
+    /// The newest step after another report of the attempt is taken in.
+    fn with(self, found: NewestStep, is_lagging: bool) -> NewestStep {
         if self.instance != found.instance {
             // Their numbers have no common order.
             return if found.step > self.step { found } else { self };
         }
-        match begins {
-            true if found.seq > self.seq => found,
-            true => NewestStep { since: self.since.max(found.seq), ..self },
-            false if found.seq > self.since && found.step > self.step => NewestStep { since: self.since, ..found },
-            false => self,
+        if found.seq <= self.since {
+            return self;
         }
+        let since = if is_lagging { self.since } else { found.seq };
+        let has_moved = !is_lagging && found.seq > self.seq;
+        if has_moved || found.step > self.step { NewestStep { since, ..found } } else { NewestStep { since, ..self } }
     }
 
     fn from_row(row: &Row<'_>) -> rusqlite::Result<NewestStep> {
         let number = |column| row.get::<_, i64>(column).map(|number| number.max(0) as u64);
         let instance = InstanceId::new(row.get::<_, String>(1)?);
         Ok(NewestStep { step: number(0)?, instance, seq: number(2)?, since: number(3)? })
+    }
+}
+
+/// Whether a report may name a step that training has already passed. The others say where training is, also after it has
+/// returned to an earlier step, because a program was started again or a loss was not finite.
+fn is_lagging(report: &Report) -> bool {
+    match report {
+        Report::Step(_) | Report::Ready(_) => false,
+        // With a loss that is not finite they stand for a step; other figures may come from a file that is read later.
+        Report::Metrics(metrics) => metrics.loss.is_none(),
+        Report::Checkpointed(_) | Report::Evaluated(_) | Report::Exported(_) | Report::Result(_) => true,
+        Report::Stopped { .. } | Report::Hello { .. } | Report::Preparing { .. } | Report::Note { .. } => true,
+        Report::Trained | Report::Failed(_) | Report::Devices { .. } | Report::Pausing { .. } => true,
     }
 }
 
@@ -80,15 +94,15 @@ impl<'a> NewestSteps<'a> {
     pub fn take(&mut self, db: &Connection, instance: &InstanceId, entry: &'a Entry) -> rusqlite::Result<()> {
         let AgentEvent::Reported { rank: 0, report } = &entry.event else { return Ok(()) };
         let Some(step) = step_of(report) else { return Ok(()) };
-        let begins = matches!(report, Report::Ready(_));
-        let since = if begins { entry.seq } else { 0 };
+        let is_lagging = is_lagging(report);
+        let since = if is_lagging { 0 } else { entry.seq };
         let found = NewestStep { step, instance: instance.clone(), seq: entry.seq, since };
         let known = match self.0.entry(&entry.attempt) {
             Slot::Occupied(known) => known.into_mut(),
             Slot::Vacant(unknown) => unknown.insert(of_attempt(db, &entry.attempt)?),
         };
         *known = Some(match known.take() {
-            Some(known) => known.with(found, begins),
+            Some(known) => known.with(found, is_lagging),
             None => found,
         });
         Ok(())
@@ -195,7 +209,7 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use domain::Timestamp;
-    use domain::rank::{Checkpointed, Fetching, Step};
+    use domain::rank::{Checkpointed, Fetching, Metrics, NotFinite, Step};
 
     use super::*;
     use crate::home::Home;
@@ -296,6 +310,39 @@ mod tests {
             let series = stored(&folder, &parts[..count]);
             assert_eq!(newest_step(&series, &RunId::new("r")).unwrap(), Some(newest), "after {count} parts");
         }
+    }
+
+    #[test]
+    fn a_step_after_a_roll_back_is_the_newest_although_it_is_smaller() {
+        let folder = tempfile::tempdir().unwrap();
+        let steps = |from: u64, to: u64| (from..=to).map(|number| step(number, "r-a1", number));
+        let metrics = |seq, step, loss| {
+            let metrics = Metrics { step, loss, ..Metrics::default() };
+            reported(seq, "r-a1", Report::Metrics(metrics))
+        };
+        let late: Vec<Entry> = steps(61, 69).chain([saved(70, "r-a1", 69)]).collect();
+        let parts: [(Vec<Entry>, u64); 7] = [
+            (steps(1, 60).chain(steps(71, 80)).collect(), 80),
+            (vec![step(81, "r-a1", 51)], 51),
+            (vec![saved(82, "r-a1", 50), step(83, "r-a1", 52)], 52),
+            (late, 52),
+            (vec![metrics(84, 40, None)], 52),
+            (vec![metrics(85, 53, Some(NotFinite::Nan))], 53),
+            (vec![metrics(86, 51, Some(NotFinite::Nan))], 51),
+        ];
+        for count in 1..=parts.len() {
+            let stored_parts: Vec<_> = parts[..count].iter().map(|(part, _)| ("r-i1", part.clone())).collect();
+            let (series, newest) = (stored(&folder, &stored_parts), parts[count - 1].1);
+            assert_eq!(newest_step(&series, &RunId::new("r")).unwrap(), Some(newest), "after {count} parts");
+        }
+    }
+
+    #[test]
+    fn a_save_that_is_stored_before_its_steps_keeps_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let steps = (1..=60).map(|number| step(number, "r-a1", number)).collect();
+        let series = stored(&folder, &[("r-i1", vec![saved(90, "r-a1", 80)]), ("r-i1", steps)]);
+        assert_eq!(newest_step(&series, &RunId::new("r")).unwrap(), Some(80));
     }
 
     #[test]
