@@ -191,9 +191,10 @@ impl Agent {
         let is_heard = self.supervisor.unanswered_for(Elapsed::from_std(now)) < HEARD_WITHIN;
         let Some(attempt) = &mut self.attempt else { return Vec::new() };
         let id = attempt.id().clone();
-        let told = attempt.look_at_origin(now).into_iter().chain(attempt.check_idle(is_heard, now));
+        // What an ended program has measured is sent before its end.
+        let due = [attempt.look_at_origin(now), attempt.check_idle(is_heard, now), attempt.stop_observing(now)];
         let happened = |event| SupervisorInput::Happened { attempt: id.clone(), events: vec![event] };
-        let mut inputs: Vec<SupervisorInput> = told.map(happened).collect();
+        let mut inputs: Vec<SupervisorInput> = due.into_iter().flatten().map(happened).collect();
         if let Some(end) = attempt.turn(now) {
             self.attempt = None;
             inputs.push(SupervisorInput::Ended { attempt: id, end });

@@ -147,6 +147,18 @@ impl Attempt {
         self.result().into_iter().collect()
     }
 
+    /// Gives up on what can be seen of an ended program if it has not been read in time, as where a file system does not
+    /// answer: its result is that of what was read.
+    pub fn stop_observing(&mut self, now: Duration) -> Option<AgentEvent> {
+        let Stage::Ended { since, .. } = self.stage else { return None };
+        let Working::Command { observer, .. } = &mut self.work else { return None };
+        if now < since + OBSERVED_WITHIN {
+            return None;
+        }
+        observer.take()?;
+        self.result()
+    }
+
     /// Until when an attempt waits for the last reports of processes that have ended at `since`, and for what its
     /// program has printed.
     pub(super) fn waits_until(&self, since: Duration) -> Duration {
@@ -301,7 +313,81 @@ pub(super) fn reported(report: Report) -> AgentEvent {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+    use std::sync::mpsc::channel;
+
+    use domain::progress::Progress;
+    use domain::rank::Metrics;
+    use domain::wire::Start;
+    use domain::{Fence, InstanceId, Job, RunId, Work};
+    use node::oom::MemoryKill;
+
     use super::*;
+    use crate::Patience;
+    use crate::attempt::ProgramSetup;
+    use crate::attempt::program::{Observer, PriorState, WatchedPlaces};
+    use crate::tools::Tools;
+
+    /// An attempt whose program has succeeded at 0 s, and whose output is still being read.
+    fn succeeded(folder: &Path) -> Attempt {
+        let job = Job::parse("run: 'true'", "job.yaml").unwrap().job;
+        let Work::Command(command) = job.work.clone() else { panic!("it is a program") };
+        let run = RunId::new("r");
+        let start = Start {
+            attempt: run.attempt(Fence(1)),
+            run,
+            fence: Fence(1),
+            job,
+            job_hash: String::new(),
+            threads: 1,
+            accept_data_change: false,
+            member: None,
+            folder: folder.to_string_lossy().into_owned(),
+        };
+        let (events, _) = channel();
+        let (log, progress) = (folder.join("log"), Progress { regex: None, files: false });
+        let places = WatchedPlaces::before_start(&log, folder.join("workdir"), folder.join("checkpoints"));
+        let observer = Observer::start(&progress, places, PriorState::Nothing, &start.attempt, events.clone());
+        let tools = Tools {
+            rank_program: PathBuf::new(),
+            libtorch: None,
+            owner: "o".into(),
+            instance: InstanceId::new("r-i1"),
+            folder: folder.to_owned(),
+            root: folder.to_owned(),
+            remote: None,
+            address: None,
+            user_home: None,
+            program_user: None,
+            access: store::Access::default(),
+            patience: Patience::default(),
+            lease: Duration::ZERO,
+            events,
+        };
+        let (setup, reports) = (ProgramSetup::default(), Box::default());
+        let (observer, folder) = (Some(observer), folder.to_owned());
+        let work = Working::Command { command, folder, link: None, observer, setup, reports };
+        let mut attempt = Attempt::new(start, tools, work, (log, None), Duration::ZERO);
+        let (exit, role, memory, since) = (Exit::Code(0), Role::Program, MemoryKill::No, Duration::ZERO);
+        attempt.stage = Stage::Ended { exit, role, memory, since };
+        attempt
+    }
+
+    #[test]
+    fn the_result_of_a_program_is_sent_although_its_output_cannot_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut attempt = succeeded(folder.path());
+        let metrics = Metrics { step: 7, values: BTreeMap::from([("f1".to_owned(), 0.5)]), ..Metrics::default() };
+        let seen = Report::Metrics(metrics.clone());
+        let events = attempt.hear(AttemptEvent::Observed(Box::new(seen.clone())), Duration::ZERO);
+        assert_eq!(events, [reported(seen)]);
+        assert_eq!(attempt.waits_until(Duration::ZERO), OBSERVED_WITHIN, "more may follow");
+        assert_eq!(attempt.stop_observing(OBSERVED_WITHIN - Duration::from_micros(1)), None);
+        assert_eq!(attempt.stop_observing(OBSERVED_WITHIN), Some(reported(Report::Result(metrics))));
+        assert_eq!(attempt.waits_until(Duration::ZERO), Duration::ZERO);
+        assert_eq!(attempt.stop_observing(OBSERVED_WITHIN), None, "the result is sent once");
+    }
 
     #[test]
     fn of_a_line_that_is_no_report_the_beginning_is_quoted_without_secrets() {

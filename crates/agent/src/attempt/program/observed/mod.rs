@@ -107,10 +107,19 @@ impl Observer {
 
 /// Looks at a program until it has ended and its rest is read.
 fn watch(look: &mut Look, finished: &Receiver<Duration>, send: &impl Fn(AttemptEvent) -> bool) {
+    let _end = EndSender(send);
     if let Some(within) = run(look, finished, send) {
         read_rest(look, within, send);
     }
-    send(AttemptEvent::ObservedAll);
+}
+
+/// Sends [`AttemptEvent::ObservedAll`] when it is dropped: also where the thread panics, as the attempt waits for it.
+struct EndSender<'a, S: Fn(AttemptEvent) -> bool>(&'a S);
+
+impl<S: Fn(AttemptEvent) -> bool> Drop for EndSender<'_, S> {
+    fn drop(&mut self) {
+        (self.0)(AttemptEvent::ObservedAll);
+    }
 }
 
 /// Looks until the program has ended; for how long its rest may be read, or nothing if nobody wants to know.
@@ -323,20 +332,25 @@ mod tests {
         assert_eq!(numbers(&look.look(true)), [""; 0]);
     }
 
-    /// What is reported of a program that prints `text` and ends before anything is read, if its rest may be read `within`
-    /// a time.
-    fn ended(text: &str, within: Duration) -> Vec<Report> {
-        let folder = tempfile::tempdir().unwrap();
+    /// A look at a program that has printed `text` before anything was read.
+    fn printed(folder: &tempfile::TempDir, text: &str) -> Look {
         let place = |name: &str| folder.path().join(name);
         fs::create_dir_all(place("work")).unwrap();
         fs::write(place("log"), "").unwrap();
         let places = WatchedPlaces::before_start(&place("log"), place("work"), place("kept"));
         fs::write(place("log"), text).unwrap();
         let progress = Progress { regex: Some(r"step (?<step>\d+) loss (?<loss>\S+)".into()), files: false };
+        Look::new(&progress, places, PriorState::Nothing)
+    }
+
+    /// What is reported of a program that prints `text` and ends before anything is read, if its rest may be read `within`
+    /// a time.
+    fn ended(text: &str, within: Duration) -> Vec<Report> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut look = printed(&folder, text);
         let (events, inbox) = channel();
         let (finish, finished) = channel();
         finish.send(within).unwrap();
-        let mut look = Look::new(&progress, places, PriorState::Nothing);
         let thread = std::thread::spawn(move || watch(&mut look, &finished, &|event| events.send(event).is_ok()));
         let mut reports = Vec::new();
         // As the agent handles them: one after the other, what was reached is dropped.
@@ -369,6 +383,23 @@ mod tests {
             matches!(&reports[3..], [Report::Metrics(last)] if last.step == 2 && last.loss.is_some()),
             "{reports:?}"
         );
+    }
+
+    #[test]
+    fn the_end_is_sent_although_the_thread_panics() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut look = printed(&folder, "step 1 loss 0.5\n");
+        let (events, inbox) = channel();
+        let (finish, finished) = channel();
+        finish.send(Duration::MAX).unwrap();
+        let thread = std::thread::spawn(move || {
+            watch(&mut look, &finished, &|event| {
+                assert!(!matches!(event, AttemptEvent::Observed(_)), "stands for any mistake");
+                events.send(event).is_ok()
+            });
+        });
+        assert!(thread.join().is_err());
+        assert!(matches!(inbox.recv(), Ok(AttemptEvent::ObservedAll)));
     }
 
     #[test]
