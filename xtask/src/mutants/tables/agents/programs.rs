@@ -220,6 +220,14 @@ pub(super) const PROGRAMS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "although_the_thread_panics" },
     },
     SourceMutant {
+        name: "a-program-that-prints-fast-loses-a-core",
+        harm: "a program that prints 100 MB a second loses a core of its rented machine to the search for its progress",
+        file: "crates/agent/src/attempt/program/observed/mod.rs",
+        from: "took.saturating_mul(REST_FACTOR)",
+        to: "took.saturating_mul(REST_FACTOR - REST_FACTOR)",
+        test: CargoTest { package: "gradus-agent", target: &["--lib"], filter: "keeps_three_quarters_of_a_core" },
+    },
+    SourceMutant {
         name: "output-is-skipped-without-a-word",
         harm: "metrics of a program that prints fast are missing, and no note says that they are",
         file: "crates/agent/src/attempt/program/observed/lines.rs",

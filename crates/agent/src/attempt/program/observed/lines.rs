@@ -10,7 +10,7 @@ use regex_lite::{Captures, Regex};
 use super::steps::ObservedStep;
 use super::trainer_state::seconds;
 
-/// Most bytes that one read takes; more waits for the next, which follows at once.
+/// Most bytes that one read takes; more waits for the next, which follows soon.
 const MOST: u64 = 1 << 20;
 
 /// Output that is further behind than this is skipped, except for the newest: a program that prints faster than its
@@ -43,7 +43,7 @@ impl Lines {
         Lines { path: path.to_owned(), pattern, at, rest, is_behind, skipped, is_cut }
     }
 
-    /// Whether there may be more to read at once.
+    /// Whether there may be more to read.
     pub fn is_behind(&self) -> bool {
         self.is_behind
     }

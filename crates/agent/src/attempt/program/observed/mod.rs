@@ -1,12 +1,12 @@
 //! What can be seen of a program that does not use the package `gradus`: lines of its output that match a pattern of the
 //! job, TensorBoard files, `trainer_state.json`, and checkpoints that its framework writes.
 //!
-//! One thread looks every half a second, at once where more was printed than one read takes, and when the program has
-//! ended until all of its output is read. It sends what it finds to the agent's own thread, which never waits for it, and
-//! reads on once that has handled it: neither memory nor the agent's answers depend on how much is printed. [`Steps`] makes
-//! of what it finds the reports that a program with the package would have sent. Nothing of the program is changed, and a
-//! file that cannot be read is left alone. Read next: `lines`, `scalars`, `trainer_state` (where numbers come from),
-//! `steps` (reports).
+//! One thread looks every half a second, sooner where more was printed than one read takes but with at most a quarter of
+//! a core, and when the program has ended until all of its output is read. It sends what it finds to the agent's own
+//! thread, which never waits for it, and reads on once that has handled it: neither memory nor the agent's answers depend
+//! on how much is printed. [`Steps`] makes of what it finds the reports that a program with the package would have sent.
+//! Nothing of the program is changed, and a file that cannot be read is left alone. Read next: `lines`, `scalars`,
+//! `trainer_state` (where numbers come from), `steps` (reports).
 
 mod found;
 mod lines;
@@ -42,6 +42,10 @@ const FILES_AT_MOST: u32 = 60;
 
 /// The next look at files comes after this many times the CPU time of the last one, which makes 0.25 % of a core.
 const CPU_TIME_FACTOR: u32 = 400;
+
+/// While the program runs, so many times as long as a look has taken pass before the next one, which leaves three quarters of
+/// a core to the program.
+const REST_FACTOR: u32 = 3;
 
 /// Where a program is looked at, and from when on: what was there before it started is not its own.
 #[derive(Debug, Clone)]
@@ -124,9 +128,8 @@ impl<S: Fn(AttemptEvent) -> bool> Drop for EndSender<'_, S> {
 
 /// Looks until the program has ended; for how long its rest may be read, or nothing if nobody wants to know.
 fn run(look: &mut Look, finished: &Receiver<Duration>, send: &impl Fn(AttemptEvent) -> bool) -> Option<Duration> {
-    let mut files_at = Instant::now();
+    let (mut files_at, mut pause) = (Instant::now(), LOOK);
     loop {
-        let pause = if look.is_behind() { Duration::ZERO } else { LOOK };
         match finished.recv_timeout(pause) {
             Ok(within) => return Some(within),
             Err(RecvTimeoutError::Disconnected) => return None,
@@ -134,13 +137,23 @@ fn run(look: &mut Look, finished: &Receiver<Duration>, send: &impl Fn(AttemptEve
         }
         let (at_files, before) = (Instant::now() >= files_at, clock(ClockId::ThreadCPUTime));
         let reports = look.look(at_files);
+        let took = clock(ClockId::ThreadCPUTime).saturating_sub(before);
         if at_files {
-            files_at = Instant::now() + LOOK * looks_between(clock(ClockId::ThreadCPUTime).saturating_sub(before));
+            files_at = Instant::now() + LOOK * looks_between(took);
         }
+        let passed_on = Instant::now();
         if !pass_on(reports, send) {
             return None;
         }
+        // Meanwhile the agent's own thread has worked for this one.
+        pause = pause_after(took + passed_on.elapsed(), look.is_behind());
     }
+}
+
+/// How long to wait after a look that took so much time, if there may be more output than it has read or not.
+fn pause_after(took: Duration, is_behind: bool) -> Duration {
+    let rest = took.saturating_mul(REST_FACTOR).min(LOOK * FILES_AT_MOST);
+    if is_behind { rest } else { rest.max(LOOK) }
 }
 
 /// Reads what a program that has ended has left, and looks at its files once more.
@@ -307,6 +320,14 @@ mod tests {
         let seconds = |millis: u64| (LOOK * looks_between(Duration::from_millis(millis))).as_secs_f64();
         assert_eq!([0, 1, 5, 6, 10, 20].map(seconds), [2.0, 2.0, 2.0, 2.5, 4.0, 8.0]);
         assert_eq!([75, 1_000, u64::MAX].map(seconds), [30.0; 3], "a step is seen within half a minute");
+    }
+
+    #[test]
+    fn a_program_that_prints_fast_keeps_three_quarters_of_a_core() {
+        let millis = |took, is_behind| pause_after(Duration::from_millis(took), is_behind).as_millis();
+        assert_eq!([0, 1, 20, 400].map(|took| millis(took, true)), [0, 3, 60, 1_200]);
+        assert_eq!([0, 1, 20, 400].map(|took| millis(took, false)), [500, 500, 500, 1_200]);
+        assert_eq!(millis(u64::MAX, true), 30_000, "a step is seen within half a minute");
     }
 
     #[test]
