@@ -129,7 +129,7 @@ impl Attempt {
             Working::Command { link, observer, .. } => {
                 link.iter().for_each(ProgramLink::stop_listening);
                 if let Some(observer) = observer {
-                    // One that was told to end has little time.
+                    // One that was asked to stop has little time.
                     observer.finish(if self.ending.is_some() { LATE } else { READ_WITHIN });
                     is_read = false;
                 }

@@ -126,7 +126,7 @@ impl<S: Fn(AttemptEvent) -> bool> Drop for EndSender<'_, S> {
     }
 }
 
-/// Looks until the program has ended; for how long its rest may be read, or nothing if nobody wants to know.
+/// Looks until the program has ended; for how long its rest may be read, or `None` if its attempt is over.
 fn run(look: &mut Look, finished: &Receiver<Duration>, send: &impl Fn(AttemptEvent) -> bool) -> Option<Duration> {
     let (mut files_at, mut pause) = (Instant::now(), LOOK);
     loop {
@@ -202,7 +202,7 @@ struct Look {
     scalars: BTreeMap<PathBuf, ScalarFile>,
     /// Checkpoints that were reported, or were there before.
     seen: BTreeSet<PathBuf>,
-    /// Bytes of the output that a note has said were not read.
+    /// Bytes of the output that a note has reported as not read.
     noted: u64,
 }
 
@@ -229,7 +229,7 @@ impl Look {
         self.look(true)
     }
 
-    /// How much of the output was not read: said once while the program runs, and again at its end if it is more by then.
+    /// How much of the output was not read: reported once while the program runs, and again at its end if it is more by then.
     fn unread(&mut self, is_over: bool) -> Option<Report> {
         let skipped = self.lines.as_ref().map_or(0, Lines::skipped);
         let is_new = skipped > self.noted && (is_over || self.noted == 0);
