@@ -105,7 +105,7 @@ pub fn serve(
         };
         let providers = machine::providers(settings, home, rate)?;
         disks::note_stops(home)?;
-        lease::note(home, LEASE)?;
+        lease::note(home, LEASE, state.world().live_count() > 0)?;
         let door = routes::serve(home, sender.clone(), None)?;
         let mut control = Control::new(state, Series::open(home)?, home, &providers);
         let left = control.run(&sender, inbox, |world| done(world) || home.has_server())?;

@@ -191,6 +191,16 @@ fn the_status_of_a_run_whose_server_was_killed_has_the_lease_of_a_server() {
     home.until("the end of the server", || home.state() == "unattended");
     let status = home.gradus(&["status", "last"]).out;
     assert!(status.contains("it saves a checkpoint and stops within 30m of its last contact"), "{status}");
+    // A command that takes over and is killed may not have answered the agent.
+    let lease = || std::fs::read_to_string(home.path().join("loop.lease")).unwrap();
+    let granted = lease();
+    let mut follower = home.start(&["attach", "last"]);
+    home.until("the loop of a command", || lease() != granted);
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+    home.until("the end of that loop", || home.state() == "unattended");
+    let status = home.gradus(&["status", "last"]).out;
+    assert!(status.contains("it saves a checkpoint and stops within 30m of its last contact"), "{status}");
 }
 
 #[test]

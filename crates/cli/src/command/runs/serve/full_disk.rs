@@ -27,11 +27,18 @@ pub fn note_server(
     lacked: &mut Option<String>,
 ) -> Result<(), Error> {
     let noted = machine::note_served(home, providers)
-        .and_then(|()| lease::note(home, lease::SERVED))
+        .and_then(|()| lease::note(home, lease::SERVED, true))
         .and_then(|()| machine::note_price(home, price))
         .and_then(|()| disks::note_stops(home));
+    unless_full(home, noted, lacked)
+}
+
+/// The outcome of writing such a file down, where a full disk is no error.
+fn unless_full(home: &Home, noted: Result<(), Error>, lacked: &mut Option<String>) -> Result<(), Error> {
     match noted {
         Err(Error::File { doing, path, source }) if home.space().refuses(&source) => {
+            // It may be the shorter lease of a command.
+            lease::forget(home);
             lacked.get_or_insert_with(|| format!("cannot {doing} `{}`: {source}", path.display()));
             Ok(())
         }
@@ -47,7 +54,26 @@ pub fn start_again(settings: &GlobalSettings) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
+    use server::control::LEASE;
+
     use super::*;
+
+    #[test]
+    fn a_full_disk_is_no_error_and_leaves_no_shorter_lease() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        machine::note_price(&home, Rate::default()).unwrap();
+        lease::note(&home, LEASE, false).unwrap();
+        assert_eq!(lease::granted(&home), LEASE);
+        let full = Error::File { doing: "write", path: "loop.lease".into(), source: ErrorKind::StorageFull.into() };
+        let mut lacked = None;
+        unless_full(&home, Err(full), &mut lacked).unwrap();
+        let why = lacked.unwrap_or_default();
+        assert!(why.starts_with("cannot write `loop.lease`: "), "{why}");
+        assert_eq!(lease::granted(&home), lease::SERVED);
+    }
 
     #[test]
     fn what_a_start_cannot_write_for_another_reason_than_a_full_disk_is_an_error() {
