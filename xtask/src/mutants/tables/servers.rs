@@ -196,6 +196,14 @@ pub(super) const SERVERS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "outlives_its_server" },
     },
     SourceMutant {
+        name: "a-server-that-starts-has-the-price-of-the-last-one",
+        harm: "a run that is submitted while a server starts is planned and reserved at the price of the server before",
+        file: "crates/cli/src/command/runs/serve/mod.rs",
+        from: "full_disk::note_price(home, price, lacked)?;",
+        to: "let _ = (price, lacked);",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "has_its_own_price" },
+    },
+    SourceMutant {
         name: "a-run-that-was-resumed-is-deleted",
         harm: "`gradus rm` deletes the checkpoints of a run that a colleague resumed while it asked",
         file: "crates/cli/src/command/runs/rm.rs",

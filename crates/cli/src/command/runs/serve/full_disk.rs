@@ -20,17 +20,19 @@ use crate::settings::GlobalSettings;
 ///
 /// # Errors
 /// [`Error::File`] if it cannot be written for another reason.
-pub fn note_server(
-    home: &Home,
-    providers: &[Arc<dyn Provider>],
-    price: Rate,
-    lacked: &mut Option<String>,
-) -> Result<(), Error> {
+pub fn note_server(home: &Home, providers: &[Arc<dyn Provider>], lacked: &mut Option<String>) -> Result<(), Error> {
     let noted = machine::note_served(home, providers)
         .and_then(|()| lease::note(home, lease::SERVED, true))
-        .and_then(|()| machine::note_price(home, price))
         .and_then(|()| disks::note_stops(home));
     unless_full(home, noted, lacked)
+}
+
+/// Writes down the price of this machine with the server that begins here, as [`note_server`] does.
+///
+/// # Errors
+/// As [`note_server`].
+pub fn note_price(home: &Home, price: Rate, lacked: &mut Option<String>) -> Result<(), Error> {
+    unless_full(home, machine::note_price(home, price), lacked)
 }
 
 /// The outcome of writing such a file down, where a full disk is no error.
@@ -80,13 +82,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(folder.path()).unwrap();
         let mut lacked = None;
-        note_server(&home, &[], Rate::default(), &mut lacked).unwrap();
+        note_server(&home, &[], &mut lacked).unwrap();
         assert_eq!(lacked, None);
         // A folder has the name of the file.
-        let price = home.root().join("server.price");
-        std::fs::remove_file(&price).unwrap();
-        std::fs::create_dir(price).unwrap();
-        let noted = note_server(&home, &[], Rate::default(), &mut lacked);
+        let providers = home.root().join("server.providers");
+        std::fs::remove_file(&providers).unwrap();
+        std::fs::create_dir(providers).unwrap();
+        let noted = note_server(&home, &[], &mut lacked);
         assert!(matches!(noted, Err(Error::File { .. })) && lacked.is_none(), "{noted:?} {lacked:?}");
     }
 }

@@ -70,22 +70,17 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let listen = listen(&args)?;
     let home = Home::open(&settings.home)?;
     let listen = with_agents(listen, &args, &home)?;
-    let Some(server) = home.try_server()? else {
-        let message = format!("another `gradus serve` runs for `{}`", home.root().display());
-        let hint = "stop it first, or serve another folder with `--home`".to_owned();
-        return Err(Error::Code { message, hint: Some(hint), code: exit::WORLD });
-    };
-    machine::forget_served(&home);
+    let mut lacked = None;
+    let server = registered(&home, args.price, &mut lacked)?;
     let lock = handed_over(&home)?;
     let (sender, inbox) = channel();
     on_signals(sender.clone(), Arc::new(AtomicBool::new(false)))?;
     let door = listen.as_ref().and_then(|listen| listen.agents.clone()).map(door_for_agents);
     log_shortages(&home, printer.is_json());
-    let mut lacked = None;
     let state = opened(&home, door.is_some(), &mut lacked)?;
     let series = Series::open_for_server(&home, &mut lacked)?;
     let providers = machine::providers_with(settings, &home, args.price, door)?;
-    full_disk::note_server(&home, &providers, args.price, &mut lacked)?;
+    full_disk::note_server(&home, &providers, &mut lacked)?;
     let door = routes::serve(&home, sender.clone(), args.quota)?;
     let answers = Answers {
         planner: planner(settings.clone(), home.clone(), args.price),
@@ -123,6 +118,19 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         )),
     }
     Ok(exit::DONE)
+}
+
+/// Registers this process as the server of the home. From then on, commands submit their runs to it, also while it waits for the
+/// loop and opens its databases; so its price is written down at once.
+fn registered(home: &Home, price: Rate, lacked: &mut Option<String>) -> Result<LoopLock, Error> {
+    let Some(server) = home.try_server()? else {
+        let message = format!("another `gradus serve` runs for `{}`", home.root().display());
+        let hint = "stop it first, or serve another folder with `--home`".to_owned();
+        return Err(Error::Code { message, hint: Some(hint), code: exit::WORLD });
+    };
+    machine::forget_served(home);
+    full_disk::note_price(home, price, lacked)?;
+    Ok(server)
 }
 
 /// Logs what is refused for want of disk space, and when that is over.
@@ -245,4 +253,23 @@ fn resume_check(home: Home) -> Arc<api::ResumeCheck> {
 fn offers(settings: &GlobalSettings) -> Arc<api::OfferLister> {
     let settings = settings.clone();
     Arc::new(move |query| crate::command::offers::list(query, &settings).map_err(|error| refusal(400, error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_has_not_started_yet_has_its_own_price() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let (before, now): (Rate, Rate) = ("0.36/h".parse().unwrap(), "1.20/h".parse().unwrap());
+        machine::note_price(&home, before).unwrap();
+        let mut lacked = None;
+        let _server = registered(&home, now, &mut lacked).unwrap();
+        assert_eq!((machine::price(&home, None).unwrap(), lacked), (now, None));
+        // One that is refused does not change it.
+        assert!(matches!(registered(&home, before, &mut None), Err(Error::Code { .. })));
+        assert_eq!(machine::price(&home, None).unwrap(), now);
+    }
 }
