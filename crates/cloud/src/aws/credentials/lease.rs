@@ -9,14 +9,17 @@ use serde::Deserialize;
 use super::super::client::now;
 use super::super::wire::answers::{self, AssumedRole, RoleSession, SessionCredentials};
 use super::super::wire::failure::AwsFailure;
-use super::super::wire::query::{assume_role, assume_with_web_identity, word};
+use super::super::wire::query::{Query, assume_role, assume_with_web_identity, word};
 use super::super::wire::signature::{AccessKey, sign};
-use super::super::wire::{HttpRequest, HttpTransport, times};
+use super::super::wire::{HttpReply, HttpRequest, HttpTransport, times};
 use super::{AssumedWith, CredentialSource, Lease, SsoRole};
 use crate::credential_process;
 
 pub(super) const NOTHING: &str = "no credentials for AWS were found; run `aws configure`, or set `AWS_ACCESS_KEY_ID` and \
                        `AWS_SECRET_ACCESS_KEY`";
+
+/// The origin of a key that STS has given for a token.
+const OF_A_TOKEN: &str = "the token of an identity provider";
 
 impl CredentialSource {
     /// Gets a key; `sts` is the address of STS and its region, `has_given` whether this source gave one before.
@@ -39,11 +42,10 @@ impl CredentialSource {
                 let query = assume_with_web_identity(role, session, token.trim());
                 let reply = transport.send(&query.request(sts.0)).map_err(AwsFailure::Doubt)?;
                 if reply.status != 200 {
-                    return Err(AwsFailure::of(&query, &reply));
+                    return Err(refused(&query, &reply, (OF_A_TOKEN, self)));
                 }
                 let role: AssumedRole = answers::read(&reply.text()).map_err(AwsFailure::Doubt)?;
-                let origin = "the token of an identity provider".to_owned();
-                role.assume_role_with_web_identity_result.credentials.lease(origin)
+                role.assume_role_with_web_identity_result.credentials.lease(OF_A_TOKEN.to_owned())
             }
             CredentialSource::Metadata { endpoint } => metadata(transport, endpoint, has_given),
             CredentialSource::Process { command, profile } => printed(command, profile),
@@ -110,10 +112,19 @@ fn assume(
     sign(&mut request, &first.key, (sts.1, "sts"), now());
     let reply = transport.send(&request).map_err(AwsFailure::Doubt)?;
     if reply.status != 200 {
-        return Err(AwsFailure::of(&query, &reply));
+        return Err(refused(&query, &reply, (&first.origin, source)));
     }
     let answer: RoleSession = answers::read(&reply.text()).map_err(AwsFailure::Doubt)?;
     answer.assume_role_result.credentials.lease(format!("the role `{role}` of the profile `{profile}`"))
+}
+
+/// Interprets an error reply of STS. Credentials that it does not accept are named by their origin, with what to do about their
+/// source.
+fn refused(query: &Query, reply: &HttpReply, (origin, source): (&str, &CredentialSource)) -> AwsFailure {
+    match AwsFailure::of(query, reply) {
+        AwsFailure::Credentials(why) => AwsFailure::Credentials(format!("{why} from {origin}; {}", source.remedy())),
+        other => other,
+    }
 }
 
 /// What a program prints: the key as JSON, version 1.
@@ -239,7 +250,6 @@ fn of_portal(transport: &dyn HttpTransport, wanted: &SsoRole) -> Result<Lease, A
 mod tests {
     use std::sync::Mutex;
 
-    use super::super::super::wire::HttpReply;
     use super::super::CredentialSources;
     use super::*;
 
@@ -299,6 +309,53 @@ mod tests {
         // The second role is assumed with the key of the first.
         let by = ["A", "A", "ASIA"].map(|id| format!("AWS4-HMAC-SHA256 Credential={id}"));
         assert_eq!([signed(0), signed(1), signed(2)], by);
+    }
+
+    /// An error as STS writes it.
+    fn error(code: &str) -> HttpReply {
+        reply(403, &format!("<ErrorResponse><Error><Code>{code}</Code><Message>no</Message></Error></ErrorResponse>"))
+    }
+
+    #[test]
+    fn keys_that_a_role_is_assumed_with_are_named_where_they_are_not_accepted() {
+        let config = "[profile base]\naws_access_key_id=A\naws_secret_access_key=s\n[profile work]\n\
+                      role_arn = arn:aws:iam::1:role/x\nsource_profile = base\n\
+                      [profile chain]\nrole_arn = arn:aws:iam::2:role/y\nsource_profile = work\n";
+        let check = |profile: &str, refused: &'static str, code: &'static str, expected: &str| {
+            let answer = move |request: &HttpRequest| match String::from_utf8_lossy(&request.body).contains(refused) {
+                true => error(code),
+                false => reply(200, ROLE),
+            };
+            let transport = Scripted(answer, Mutex::default());
+            let source = sources(profile, config, None).source().unwrap();
+            let failure = source.lease(&transport, ("https://sts", "us-east-1"), false).unwrap_err();
+            assert_eq!(failure.to_string(), format!("{code}: no; {expected}"));
+        };
+        let remedy = sources("base", config, None).source().unwrap().remedy();
+        assert!(remedy.contains("`aws configure --profile base`"), "{remedy}");
+        let of_base = format!("AWS does not accept the credentials from the profile `base`; {remedy}");
+        check("work", "role%2Fx", "InvalidClientTokenId", &of_base);
+        check("chain", "role%2Fx", "InvalidClientTokenId", &of_base);
+        let of_role = "AWS does not accept the credentials from the role `arn:aws:iam::1:role/x` of the profile `work`";
+        check("chain", "role%2Fy", "ExpiredToken", &format!("{of_role}; {remedy}"));
+        let denied = "allow `sts:AssumeRole`, as `gradus cloud policy aws` prints it";
+        check("work", "role%2Fx", "AccessDenied", denied);
+    }
+
+    #[test]
+    fn a_token_of_an_identity_provider_is_named_where_it_is_not_accepted() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token").display().to_string();
+        std::fs::write(&file, "t").unwrap();
+        let source = CredentialSource::WebIdentity { file: file.clone(), role: "r".into(), session: "s".into() };
+        for code in ["ExpiredTokenException", "InvalidIdentityToken", "IDPRejectedClaim"] {
+            let transport = Scripted(move |_: &HttpRequest| error(code), Mutex::default());
+            let failure = source.lease(&transport, ("https://sts", "us-east-1"), false).unwrap_err();
+            let expected = format!(
+                "{code}: no; AWS does not accept the credentials from the token of an identity provider; renew the token in `{file}`"
+            );
+            assert_eq!(failure, AwsFailure::Credentials(expected));
+        }
     }
 
     #[test]

@@ -157,6 +157,8 @@ const CREDENTIALS: &[&str] = &[
     "MissingAuthenticationToken",
     "ExpiredToken",
     "ExpiredTokenException",
+    "InvalidIdentityToken",
+    "IDPRejectedClaim",
     "RequestExpired",
     "InvalidAccessKeyId",
 ];
