@@ -53,8 +53,8 @@ pub fn attend(
             |world: &plan::World| world.runs.get(run).is_none_or(|run| run.state.is_final() && run.bill.is_some());
         let result = serve(settings, home, (rate, &done), sender, &inbox, &interrupted);
         ended.store(true, Ordering::SeqCst);
-        let (narrator, told) = narration.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        result.and_then(|left| told.map(|()| (left, narrator)))
+        let (narrator, printed) = narration.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        result.and_then(|left| printed.map(|()| (left, narrator)))
     });
     let (left, narrator) = narrated?;
     match left {

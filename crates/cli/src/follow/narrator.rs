@@ -53,7 +53,7 @@ pub struct Narrator {
     queued: Duration,
     /// For how long it has ended and has no bill.
     unbilled: Duration,
-    /// What was said of shortages of disk space.
+    /// What was printed about shortages of disk space.
     refused: RefusedNews,
     /// Output of a run that is the user's own program.
     output: Option<ProgramOutput>,
@@ -123,8 +123,8 @@ impl Narrator {
             let mut points = Vec::new();
             let is_stopping = matches!(self.watch.run()?.state, RunState::Stopping { .. } | RunState::Stopped { .. });
             for news in self.watch.news()? {
-                // What happened first stands first: the steps of this look were done before what is said now.
-                if moved && is_said(&news) {
+                // What happened first stands first: the steps of this poll were done before what is printed now.
+                if moved && has_own_line(&news) {
                     moved = false;
                     self.line(printer)?;
                 }
@@ -143,7 +143,7 @@ impl Narrator {
                 self.line(printer)?;
             }
             self.wait(printer)?;
-            self.settle(printer)?;
+            self.wait_for_bill(printer)?;
             self.parts.end_poll(printer, is_stopping && !last);
             let refused = self.refused.lines(self.home.as_ref(), self.watch.id());
             refused.into_iter().for_each(|line| printer.say(line));
@@ -166,8 +166,8 @@ impl Narrator {
         let (busy, place) = (busy.map(|instance| instance.run.clone()), run.plan.offer.clone());
         // A run that is about to start does not wait.
         self.queued = if busy.is_some() { self.queued + LOOK } else { Duration::ZERO };
-        let is_told = busy == self.waits_for || busy.is_some() && self.queued < WAITS;
-        if !is_told {
+        let is_reported = busy == self.waits_for || busy.is_some() && self.queued < WAITS;
+        if !is_reported {
             self.waits_for.clone_from(&busy);
             if let Some(other) = busy {
                 printer.say(format!("{}; see `gradus status {other}`", waiting(&other, &place)));
@@ -177,7 +177,7 @@ impl Narrator {
     }
 
     /// Prints once why a run that has ended has no bill yet.
-    fn settle(&mut self, printer: &mut Printer) -> Result<(), Error> {
+    fn wait_for_bill(&mut self, printer: &mut Printer) -> Result<(), Error> {
         let world = self.watch.world();
         let run = self.watch.run()?;
         let is_open = run.state.is_final() && run.bill.is_none();
@@ -274,8 +274,8 @@ pub fn record_json(record: &Record) -> Value {
     value
 }
 
-/// Whether news is told in a line of its own, and not in the progress line.
-fn is_said(news: &News) -> bool {
+/// Whether news is printed in a line of its own, and not in the progress line.
+fn has_own_line(news: &News) -> bool {
     match news {
         News::Record(record) => sentence(&record.event).is_some(),
         News::Point(point) => matches!(point.report, domain::rank::Report::Note { .. }),

@@ -14,11 +14,11 @@ const LOOK: Duration = Duration::from_secs(1);
 const HERE: &str = "`gradus gc` shows what can be deleted";
 const THERE: &str = "`gradus gc` on the server's machine shows what can be deleted";
 
-/// What was said of shortages of disk space.
+/// What was printed about shortages of disk space.
 #[derive(Debug, Default)]
 pub struct RefusedNews {
     looked: Option<Instant>,
-    said: Vec<StoredKind>,
+    reported: Vec<StoredKind>,
     /// What the server of the run has answered since the last look.
     heard: Option<Vec<Shortage>>,
 }
@@ -49,13 +49,13 @@ impl RefusedNews {
     }
 
     fn take(&mut self, shortages: Vec<Shortage>, hint: &str) -> Vec<String> {
-        let is_new = |shortage: &&Shortage| !self.said.contains(&shortage.stored);
+        let is_new = |shortage: &&Shortage| !self.reported.contains(&shortage.stored);
         let is_over = |stored: &&StoredKind| !shortages.iter().any(|shortage| shortage.stored == **stored);
         let begun = shortages.iter().filter(is_new);
         let begun = begun.map(|shortage| format!("waiting: {shortage}; {hint}"));
-        let over = self.said.iter().filter(is_over).map(|stored| format!("there is disk space for {stored} again"));
+        let over = self.reported.iter().filter(is_over).map(|stored| format!("there is disk space for {stored} again"));
         let lines: Vec<String> = begun.chain(over).collect();
-        self.said = shortages.into_iter().map(|shortage| shortage.stored).collect();
+        self.reported = shortages.into_iter().map(|shortage| shortage.stored).collect();
         lines
     }
 }
@@ -76,9 +76,9 @@ mod tests {
     fn a_shortage_is_said_when_it_begins_and_when_it_is_over() {
         let mut news = RefusedNews::default();
         assert!(news.take(Vec::new(), HERE).is_empty());
-        let said = news.take(vec![shortage("0.0 GB are free")], HERE);
+        let lines = news.take(vec![shortage("0.0 GB are free")], HERE);
         assert_eq!(
-            said,
+            lines,
             ["waiting: no disk space for files of run `r`: 0.0 GB are free; `gradus gc` shows what can be deleted"]
         );
         assert!(news.take(vec![shortage("0.0 GB are free")], HERE).is_empty(), "once");
@@ -91,9 +91,12 @@ mod tests {
         let (mut news, run) = (RefusedNews::default(), RunId::new("r"));
         assert!(news.lines(None, &run).is_empty(), "it was not asked yet");
         news.hear(vec![shortage("0.2 GB are free")]);
-        let said = news.lines(None, &run);
-        assert!(said.len() == 1 && said[0].starts_with("waiting: no disk space for files of run `r`: 0.2"), "{said:?}");
-        assert!(said[0].ends_with("on the server's machine shows what can be deleted"), "{said:?}");
+        let lines = news.lines(None, &run);
+        assert!(
+            lines.len() == 1 && lines[0].starts_with("waiting: no disk space for files of run `r`: 0.2"),
+            "{lines:?}"
+        );
+        assert!(lines[0].ends_with("on the server's machine shows what can be deleted"), "{lines:?}");
         assert!(news.lines(None, &run).is_empty(), "it was not asked again");
         news.hear(vec![shortage("0.1 GB are free")]);
         assert!(news.lines(None, &run).is_empty(), "the same is refused, for a reason that changes");

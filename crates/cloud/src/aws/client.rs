@@ -33,7 +33,7 @@ pub struct Client {
     account: Mutex<Option<AskedAccount>>,
 }
 
-/// What STS has said of whose a key is, and when it was asked.
+/// What STS has answered about whose a key is, and when it was asked.
 #[derive(Clone)]
 struct AskedAccount {
     key: String,
@@ -172,7 +172,7 @@ impl Client {
         Ok(identity.get_caller_identity_result)
     }
 
-    /// The account that the current key belongs to: asked for until STS has said so once for each key.
+    /// The account that the current key belongs to: asked for until STS has answered once for each key.
     ///
     /// # Errors
     /// [`AwsFailure`].
@@ -198,7 +198,7 @@ impl Client {
         }
         let account = self.account_of(region, &key);
         let mut last = self.account.lock().unwrap_or_else(PoisonError::into_inner);
-        // What another thread has been told meanwhile stays.
+        // What another thread has learned meanwhile stays.
         let is_known = last.as_ref().is_some_and(|last| last.key == key && last.account.is_ok());
         if account.is_ok() || !is_known {
             *last = Some(AskedAccount { key, account: account.clone(), at: Instant::now() });
@@ -291,9 +291,9 @@ mod tests {
     #[test]
     fn keys_that_are_not_accepted_are_named_with_what_to_type() {
         let check = |client: &Client, expected: &[&str]| {
-            let said = client.caller("us-east-1").unwrap_err().to_string();
-            assert!(expected.iter().all(|part| said.contains(part)), "{said}");
-            assert!(!said.contains("gradus cloud check"), "it is what was typed: {said}");
+            let message = client.caller("us-east-1").unwrap_err().to_string();
+            assert!(expected.iter().all(|part| message.contains(part)), "{message}");
+            assert!(!message.contains("gradus cloud check"), "it is what was typed: {message}");
         };
         let script = || Script::new(|_| Ok(super::super::wire::scripted::error("InvalidClientTokenId")));
         check(

@@ -127,7 +127,7 @@ impl GcpSources {
         }
         let Some(file) = self.credentials() else {
             return Err(match named {
-                Some(path) => format!("`{path}` is no file of credentials of Google; {LOGIN}"),
+                Some(path) => format!("`{path}` is not a Google credentials file; {LOGIN}"),
                 None => format!("the file of application-default credentials cannot be read; {LOGIN}"),
             });
         };
@@ -275,7 +275,7 @@ mod tests {
             &good,
             "`GOOGLE_APPLICATION_CREDENTIALS` names `/nonexistent`, which is empty or cannot be read; correct it, or unset",
         );
-        check(&named, "{", &good, "`/nonexistent` is no file of credentials of Google; run `gcloud");
+        check(&named, "{", &good, "`/nonexistent` is not a Google credentials file; run `gcloud");
         check(&named, user, &good, "T of q");
         check(
             &[],

@@ -140,8 +140,8 @@ fn printed(command: &str, profile: &str) -> Result<Lease, AwsFailure> {
             _ => wrong(format!("cannot start `{program}`: {error}")),
         })?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(wrong(format!("failed ({}): {said}", output.status)));
+        let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(wrong(format!("failed ({}): {stderr}", output.status)));
     }
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let value: serde_json::Value =
@@ -234,8 +234,8 @@ fn of_portal(transport: &dyn HttpTransport, wanted: &SsoRole) -> Result<Lease, A
         401 | 403 => return Err(login(&format!("the portal refuses the token (HTTP status {})", reply.status))),
         429 | 500.. => return Err(AwsFailure::Doubt(format!("the SSO portal: HTTP status {}", reply.status))),
         status => {
-            let said = reply.text().chars().take(200).collect::<String>();
-            return Err(AwsFailure::Credentials(format!("the SSO portal: HTTP status {status}: {said}")));
+            let body = reply.text().chars().take(200).collect::<String>();
+            return Err(AwsFailure::Credentials(format!("the SSO portal: HTTP status {status}: {body}")));
         }
     }
     let answer: PortalAnswer =

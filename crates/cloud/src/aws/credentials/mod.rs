@@ -93,10 +93,10 @@ impl CredentialSource {
             }
             CredentialSource::Key { origin, .. } => {
                 let profile = origin.split('`').nth(1).unwrap_or("default");
-                format!("write others with `aws configure --profile {profile}`")
+                format!("enter new ones with `aws configure --profile {profile}`")
             }
             CredentialSource::WebIdentity { file, .. } => format!("renew the token in `{file}`"),
-            CredentialSource::Metadata { .. } => "they are of the role of this machine: check it in IAM".to_owned(),
+            CredentialSource::Metadata { .. } => "check the role of this machine in IAM".to_owned(),
             CredentialSource::Process { profile, .. } => {
                 format!("check what the `credential_process` of the profile `{profile}` prints")
             }

@@ -32,10 +32,10 @@ pub fn own_network(transport: &dyn HttpTransport, endpoint: &str) -> Result<Opti
     let Some(token) = ask("PUT", "api/token", ("x-aws-ec2-metadata-token-ttl-seconds", "300"))? else {
         return Ok(None);
     };
-    let said = |path: &str| ask("GET", &format!("meta-data/{path}"), ("x-aws-ec2-metadata-token", token.as_str()));
-    let (region, mac, address) = (said("placement/region")?, said("mac")?, said("local-ipv4")?);
+    let value = |path: &str| ask("GET", &format!("meta-data/{path}"), ("x-aws-ec2-metadata-token", token.as_str()));
+    let (region, mac, address) = (value("placement/region")?, value("mac")?, value("local-ipv4")?);
     let (Some(region), Some(mac), Some(address)) = (region, mac, address) else { return Ok(None) };
-    let network = said(&format!("network/interfaces/macs/{mac}/vpc-id"))?;
+    let network = value(&format!("network/interfaces/macs/{mac}/vpc-id"))?;
     Ok(network.map(|network| OwnNetwork { region, network, address }))
 }
 

@@ -54,7 +54,7 @@ pub struct Args {
     /// Most disk space for what nodes send of all runs and clients upload, such as `200GB`; more is refused, as by a full disk
     #[arg(long, value_name = "SIZE")]
     quota: Option<Bytes>,
-    /// Price of this machine for runs on it, such as `0.35/h`, whoever submits them; commands may say another with `--price`
+    /// Price of this machine for runs on it, such as `0.35/h`, whoever submits them; a command's `--price` overrides it
     #[arg(long, value_name = "PRICE", default_value = "0/h", allow_hyphen_values = true)]
     price: Rate,
 }
@@ -62,7 +62,7 @@ pub struct Args {
 /// Polling interval while another command hands over the loop.
 const HAND_OVER: Duration = Duration::from_millis(20);
 
-/// Runs the control loop for every run of this home, until it is told to end.
+/// Runs the control loop for every run of this home, until it is asked to stop.
 ///
 /// # Errors
 /// [`Error::Usage`] for an address that others can reach, [`Error::Code`] if another server is running.
@@ -165,7 +165,7 @@ fn listen(args: &Args) -> Result<Option<Listen>, Error> {
     })
 }
 
-/// The same address, also for agents if they have been told of it.
+/// The same address, also for agents if `--agents-at` names it for them.
 fn with_agents(listen: Option<Listen>, args: &Args, home: &Home) -> Result<Option<Listen>, Error> {
     let (Some(url), Some(listen)) = (&args.agents_at, listen.clone()) else { return Ok(listen) };
     let Some(tls) = &listen.tls else { return Ok(Some(listen)) };
@@ -174,7 +174,7 @@ fn with_agents(listen: Option<Listen>, args: &Args, home: &Home) -> Result<Optio
     if host.is_empty() || host.contains(['/', '@', '?', '#', ' ']) {
         return Err(Error::Usage {
             message: format!(
-                "`{url}` is no address for agents: they reach the server over TLS, by its host and port only"
+                "`{url}` is not an address for agents: they reach the server over TLS, by its host and port only"
             ),
             hint: "write `--agents-at https://HOST:PORT`, as nodes reach the address of `--listen`".to_owned(),
         });
