@@ -316,6 +316,14 @@ pub(super) const PLANS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "the_size_of_a_disk_is_one" },
     },
     SourceMutant {
+        name: "disks-that-hold-nothing-are-accepted",
+        harm: "a job with `disk_size: 0` gets the smallest disk, however large its data is, and fills it",
+        file: "crates/domain/src/file/lower/disk.rs",
+        from: "if size == Some(Bytes(0)) {",
+        to: "if key != \"resources.disk_size\" && size == Some(Bytes(0)) {",
+        test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "the_size_of_a_disk_is_one" },
+    },
+    SourceMutant {
         name: "slow-volumes-do-not-slow-steps",
         harm: "a plan on a disk that is too slow for its samples keeps a deadline and a budget that the run misses several times over",
         file: "crates/plan/src/search/timeline.rs",

@@ -26,12 +26,15 @@ pub(super) fn disk(resources: &Resources, is_aws: bool, problems: &mut Vec<Probl
     if let Err(wrong) = speed.volume() {
         clash(problems, &format!("resources.disk.{}", wrong.key), &wrong.message, &wrong.hint);
     }
-    if size.is_some_and(|size| size.0 == Bytes(0)) {
-        let hint = "write for example `size: 500` (GB), or leave it out: the plan chooses";
-        clash(problems, "resources.disk.size", "a disk of 0 GB holds nothing", hint);
-    }
-    let key = if size.is_some() { "resources.disk.size" } else { "resources.disk_size" };
+    let (key, name) = match size {
+        Some(_) => ("resources.disk.size", "size"),
+        None => ("resources.disk_size", "disk_size"),
+    };
     let size = size.or(resources.disk_size).map(|size| size.0);
+    if size == Some(Bytes(0)) {
+        let hint = format!("write for example `{name}: 500` (GB), or leave it out: the plan chooses");
+        clash(problems, key, "a disk of 0 GB holds nothing", &hint);
+    }
     if let Some(wrong) = size.filter(|_| is_aws).and_then(too_large) {
         clash(problems, key, &wrong.message, &wrong.hint);
     }

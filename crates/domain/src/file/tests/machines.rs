@@ -185,7 +185,12 @@ fn the_size_of_a_disk_is_one_that_a_volume_has() {
     check("infra: aws/us-east-1, disk_size: 70000", &format!("2 resources.disk_size: {most}"));
     // Other clouds have larger disks.
     check("infra: gcp, disk: {size: 17550}", "ok");
-    let none = "a disk of 0 GB holds nothing (write for example `size: 500` (GB), or leave it out: the plan chooses)";
-    check("infra: gcp, disk: {size: 0}", &format!("2 resources.disk.size: {none}"));
-    check("infra: gcp, disk_size: 0", "ok");
+    for (line, key, name) in [
+        ("disk: {size: 0}", "disk.size", "size"),
+        ("disk_size: 0", "disk_size", "disk_size"),
+        ("disk: {size: 0}, disk_size: 0", "disk.size", "size"),
+    ] {
+        let hint = format!("write for example `{name}: 500` (GB), or leave it out: the plan chooses");
+        check(&format!("infra: gcp, {line}"), &format!("2 resources.{key}: a disk of 0 GB holds nothing ({hint})"));
+    }
 }

@@ -206,7 +206,7 @@ fn apply(import: &mut Import, asked: &mut Asked, option: &str, value: &str, line
         "ntasks" => asked.tasks = number,
         "ntasks-per-node" | "tasks-per-node" => asked.tasks_per_node = number,
         "cpus-per-task" => asked.cores_per_task = number,
-        "mem" if matches!(value, "0" | "0M" | "0G") => {}
+        "mem" | "tmp" if matches!(value, "0" | "0M" | "0G") => {}
         "mem" => import.job.plain("resources.memory", size(value)),
         "mem-per-cpu" => asked.memory_per_core = Some((value.to_owned(), line)),
         "tmp" => import.job.plain("resources.disk_size", size(value)),

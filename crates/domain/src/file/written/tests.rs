@@ -377,6 +377,9 @@ fn options_of_slurm_mean_what_they_mean_there() {
     for (memory, expected) in [("4000", "4000MiB"), ("32G", "32GiB"), ("1T", "1TiB"), ("0", "none")] {
         check(&format!("--mem {memory}"), "memory", expected);
     }
+    for (space, expected) in [("200G", "200GiB"), ("0", "none")] {
+        check(&format!("--tmp={space}"), "disk_size", expected);
+    }
     check("-c 4 --ntasks-per-node=2 --mem-per-cpu=2G", "memory", "16GiB");
     check("-c 4 --ntasks-per-node=2", "cpus", "8+");
     for (gpus, expected) in [
