@@ -75,11 +75,11 @@ impl RunProfile {
         }
     }
 
-    /// The same where steps take `stretch` times as long, and a checkpoint is saved after `written` seconds or later.
-    pub(super) fn waiting(self, stretch: f64, written: f64) -> RunProfile {
+    /// The same where steps take `slowdown` times as long, and a checkpoint is saved after `written` seconds or later.
+    pub(super) fn waiting(self, slowdown: f64, written: f64) -> RunProfile {
         let lag = self.costs.lag.max(1.0 + written);
         let costs = CheckpointOverhead { lag, restart: assumed::RESTART + lag, ..self.costs };
-        RunProfile { work: self.work * stretch, costs, ..self }
+        RunProfile { work: self.work * slowdown, costs, ..self }
     }
 
     /// The timeline under given terms. `availability` is that of all machines together, for spot.

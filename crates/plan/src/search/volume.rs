@@ -3,7 +3,7 @@
 //! Samples are read from the volume as fast as steps take them, unless the disks inside the machine or its memory hold them; a
 //! checkpoint is written before the next one is due. Where that is more than the base of a volume, which its size pays for, the
 //! difference is provisioned. Only AWS provisions speed here ([`domain::volume`]). Where a volume is slower than that, steps wait
-//! for it ([`VolumeChoice::stretch`]).
+//! for it ([`VolumeChoice::slowdown`]).
 
 use domain::job::Needs;
 use domain::listing::{Cloud, Listing};
@@ -116,7 +116,7 @@ impl VolumeChoice {
     /// How many times as long steps take, at least: what they read, and the checkpoints that are written meanwhile, pass through the
     /// volume no faster than its throughput and its IOPS (Amazon EBS user guide, "I/O characteristics and monitoring": a volume that
     /// is at its limit queues what is more). 1 where the volume is fast enough.
-    pub fn stretch(&self) -> f64 {
+    pub fn slowdown(&self) -> f64 {
         let (demand, volume) = (&self.demand, &self.volume);
         let most = f64::from(volume.throughput) * MIB;
         // The demand has the speed of a checkpoint while it is written, in a share of the time. No checkpoint begins before the one
@@ -133,7 +133,7 @@ impl VolumeChoice {
             return profile;
         }
         let checkpoint = spec.checkpoints.state.0 as f64 / f64::from(nodes.max(1));
-        profile.waiting(self.stretch(), self.seconds_to_write(checkpoint))
+        profile.waiting(self.slowdown(), self.seconds_to_write(checkpoint))
     }
 
     /// Seconds that a checkpoint of so many bytes takes on it.

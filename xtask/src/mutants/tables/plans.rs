@@ -327,8 +327,8 @@ pub(super) const PLANS: &[SourceMutant] = &[
         name: "slow-volumes-do-not-slow-steps",
         harm: "a plan on a disk that is too slow for its samples keeps a deadline and a budget that the run misses several times over",
         file: "crates/plan/src/search/timeline.rs",
-        from: "work: self.work * stretch,",
-        to: "work: self.work * stretch.min(1.0),",
+        from: "work: self.work * slowdown,",
+        to: "work: self.work * slowdown.min(1.0),",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_run_on_a_slow_volume" },
     },
     SourceMutant {

@@ -103,9 +103,9 @@ fn short(choice: &VolumeChoice) -> String {
         }
         false => String::new(),
     };
-    let stretch = choice.stretch();
-    let waits = match stretch >= 1.05 {
-        true => format!("steps take {stretch:.1} times as long, which the time counts"),
+    let slowdown = choice.slowdown();
+    let waits = match slowdown >= 1.05 {
+        true => format!("steps take {slowdown:.1} times as long, which the time counts"),
         false => "steps or checkpoints may wait for it".to_owned(),
     };
     format!("; that needs {iops} IOPS and {throughput} MiB/s: {waits}{hint}")

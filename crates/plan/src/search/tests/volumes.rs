@@ -252,24 +252,24 @@ fn the_cost_of_a_candidate_has_its_whole_disks() {
 /// Steps wait for a volume that is too slow for what they read, and the run takes, costs and keeps its limits accordingly.
 #[test]
 fn steps_take_as_long_as_the_volume_takes_to_read_them() {
-    let stretch = |of: &(TrainingSpec, RunTimeline), listing: Listing, tier: Option<DiskTier>| {
+    let slowdown = |of: &(TrainingSpec, RunTimeline), listing: Listing, tier: Option<DiskTier>| {
         let needs = Needs { speed: VolumeSpeed { tier, ..VolumeSpeed::default() }, ..Needs::default() };
-        (chosen(of, 1, listing, needs).unwrap().stretch() * 1_000.0).round()
+        (chosen(of, 1, listing, needs).unwrap().slowdown() * 1_000.0).round()
     };
     let (of, plain) = (training(4_000.0), || machine(None, 64));
     // 440 MB/s and 1.2 GB in 1,800 s through 131.1 MB/s are 3.362.
-    assert_eq!(stretch(&of, plain(), Some(DiskTier::Low)), 3_362.0);
-    assert_eq!(stretch(&of, plain(), None), 1_000.0);
+    assert_eq!(slowdown(&of, plain(), Some(DiskTier::Low)), 3_362.0);
+    assert_eq!(slowdown(&of, plain(), None), 1_000.0);
     // 80,000 reads a second of 3,000, where samples are small.
     let mut small = training(80_000.0);
     small.0.data.sample = 1e3;
     small.0.checkpoints.state = Bytes(0);
-    assert_eq!(stretch(&small, plain(), Some(DiskTier::Low)), 26_667.0);
+    assert_eq!(slowdown(&small, plain(), Some(DiskTier::Low)), 26_667.0);
     // Checkpoints alone do not slow steps: they are further apart.
     let mut saving = training(100.0);
     saving.0.checkpoints.state = Bytes(100_000_000_000);
     saving.1.interval = 300.0;
-    assert_eq!(stretch(&saving, machine(Some(2_000), 64), None), 1_000.0);
+    assert_eq!(slowdown(&saving, machine(Some(2_000), 64), None), 1_000.0);
 }
 
 /// 100 GB through 131.1 MB/s take 763 s: a checkpoint every 300 s would begin before the one before is written.

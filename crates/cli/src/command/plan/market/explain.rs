@@ -89,9 +89,9 @@ fn limited(row: &PlanRow) -> String {
     let whole = row.step.seconds.middle.max(f64::MIN_POSITIVE);
     let share = |seconds: f64| 100.0 * seconds / whole;
     let starved = row.candidate.timeline.starved;
-    let stretch = row.candidate.volume.map_or(1.0, |volume| volume.stretch());
+    let slowdown = row.candidate.volume.map_or(1.0, |volume| volume.slowdown());
     let what = match (share(row.step.communication), starved) {
-        _ if stretch > 1.25 => "the disk, which is slower than what is read and written",
+        _ if slowdown > 1.25 => "the disk, which is slower than what is read and written",
         (_, starved) if starved > 0.2 => "processor cores that make data ready",
         (exchange, _) if exchange > 30.0 => "exchange between GPUs",
         _ => "computing",

@@ -90,7 +90,7 @@ pub fn needs(row: &PlanRow) -> Vec<String> {
             rate(exchange.bandwidth)
         ));
     }
-    let waiting = row.candidate.volume.map_or(1.0, |volume| volume.stretch());
+    let waiting = row.candidate.volume.map_or(1.0, |volume| volume.slowdown());
     let samples = row.step.samples_per_second * (1.0 - row.candidate.timeline.starved) / waiting;
     let bytes = row.sample.map(|sample| format!(", {}", rate(sample * samples))).unwrap_or_default();
     let shown = if samples < 10.0 { format!("{samples:.1}") } else { grouped(samples.round() as u64) };
