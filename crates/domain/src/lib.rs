@@ -21,7 +21,7 @@ mod training;
 mod values;
 
 pub use jobs::{hang, image, job, mounts, pipeline, problem, progress, schedule, sweep};
-pub use market::{accelerators, gpu, listing, offer, plan, region, tariff, terms, volume, wants};
+pub use market::{accelerators, boot_disk, gpu, listing, offer, plan, region, tariff, terms, volume, wants};
 pub use records::{event, files, joining, rental, series, subject, wire};
 pub use runs::{all_reduce, finding, rank, run, threads, torch};
 pub use training::{architecture, format, span, train, workload};

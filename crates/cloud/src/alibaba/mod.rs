@@ -20,9 +20,10 @@ mod wire;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use domain::boot_disk::BootDisk;
 use domain::listing::Cloud;
 use domain::wants::Wants;
-use domain::{Bytes, Elapsed, Offer, Timestamp};
+use domain::{Elapsed, Offer, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -53,9 +54,6 @@ pub const NAME: &str = "alibaba";
 
 /// The name of the security group that is looked for in a region, unless the user names another.
 const GROUP: &str = "gradus";
-
-/// Disk that a machine gets for its work, unless the job asks for more.
-const DISK: Bytes = Bytes(160 << 30);
 
 /// A machine is listed at once, and rarely later. It installs a driver before it can be reached, and bare metal takes long to
 /// boot. Rent is counted by the second. None of these times was measured, and how long a token is known is an assumption.
@@ -244,7 +242,8 @@ impl CloudApi for Alibaba {
     fn offers(&self, catalog: &Catalog, wants: &Wants) -> Vec<Offer> {
         // Its price list says nothing of machines, so that where they are is not known. Processors of gn7r are ARM.
         let (cloud, leaves_out) = (Cloud::Alibaba, &["ecs.gn7r-"][..]);
-        offers(catalog, wants, &Listable { cloud, provider: NAME, disk: DISK, leaves_out, is_confirmed: false })
+        let disk = BootDisk::ALIBABA.least_work;
+        offers(catalog, wants, &Listable { cloud, provider: NAME, disk, leaves_out, is_confirmed: false })
     }
 
     fn order(&self, order: &LaunchOrder<'_>) -> Result<Params, CloudFailure> {

@@ -1,5 +1,6 @@
 //! The parameters of `RunInstances`, as a pure function.
 
+use domain::boot_disk::BootDisk;
 use domain::{Bytes, Duration, Timestamp};
 
 use super::AlibabaOptions;
@@ -12,9 +13,6 @@ use crate::rented::{CloudFailure, LaunchOrder};
 
 /// The newest image of Ubuntu 22.04, without a driver.
 const IMAGE: &str = "acs:ubuntu_22_04_x64";
-
-/// Disk for the system and its driver, in addition to that of the work.
-const SYSTEM_GIB: u64 = 40;
 
 /// The largest disk that a system may have.
 const LARGEST_GIB: u64 = 2048;
@@ -30,7 +28,7 @@ pub(crate) fn disk_kind(machine: &str) -> &'static str {
 
 /// Gibibytes of the disk of a machine with so much for its work.
 pub fn disk_gib(work: Bytes) -> u64 {
-    work.0.div_ceil(1 << 30) + SYSTEM_GIB
+    BootDisk::ALIBABA.gib(work)
 }
 
 /// Where a machine is put, looked up in its region before it is rented.
@@ -55,7 +53,7 @@ pub(super) fn run_instances(
     let (choice, request) = (order.choice, order.request);
     let gib = disk_gib(request.offer.node.disk_free);
     if gib > LARGEST_GIB {
-        let most = LARGEST_GIB - SYSTEM_GIB;
+        let most = LARGEST_GIB - BootDisk::ALIBABA.system_gib;
         let why = format!("a machine of Alibaba Cloud has a disk of at most {most} GiB for its work");
         return Err(CloudFailure::Invalid(why));
     }

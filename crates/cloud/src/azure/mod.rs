@@ -21,9 +21,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::boot_disk::BootDisk;
 use domain::listing::Cloud;
 use domain::wants::Wants;
-use domain::{Bytes, Elapsed, Offer};
+use domain::{Elapsed, Offer};
 use serde::Deserialize;
 
 use crate::aws::wire::HttpTransport;
@@ -57,9 +58,6 @@ const GROUP: &str = "gradus";
 const COMPUTE: &str = "api-version=2024-07-01";
 const NETWORK: &str = "api-version=2023-09-01";
 const AUTHORIZATION: &str = "api-version=2022-04-01";
-
-/// Disk that a machine gets for its work, unless the job asks for more: with the system it fills one that is billed.
-const DISK: Bytes = Bytes(192 << 30);
 
 /// A machine is listed at once, and rarely later; its name holds as long as it is there. Rent is counted by the second.
 const TRAITS: ProviderTraits = ProviderTraits {
@@ -194,8 +192,8 @@ impl CloudApi for Azure {
 
     fn offers(&self, catalog: &Catalog, wants: &Wants) -> Vec<Offer> {
         // Its price list says nothing of machines, so that where they are is not known.
-        let cloud = Cloud::Azure;
-        let lists = Listable { cloud, provider: NAME, disk: DISK, leaves_out: &[], is_confirmed: false };
+        let (cloud, disk) = (Cloud::Azure, BootDisk::AZURE.least_work);
+        let lists = Listable { cloud, provider: NAME, disk, leaves_out: &[], is_confirmed: false };
         let mut offers = offers(catalog, wants, &lists);
         offers.retain(|offer| {
             let choice = offer.kind.parse::<MachineChoice>();

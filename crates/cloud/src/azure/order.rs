@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use domain::boot_disk::BootDisk;
 use domain::{Bytes, Rate};
 use serde_json::{Value, json};
 
@@ -15,9 +16,8 @@ use crate::rented::{CloudFailure, LaunchOrder};
 /// The version of the network's API with which an interface is made along with its machine.
 const NETWORK_VERSION: &str = "2022-11-01";
 
-/// Microsoft's image for GPUs: Ubuntu 22.04 with NVIDIA's driver. Its disk has 64 GiB.
+/// Microsoft's image for GPUs: Ubuntu 22.04 with NVIDIA's driver.
 const IMAGE: &str = "microsoft-dsvm:ubuntu-hpc:2204:latest";
-const SYSTEM_GIB: u64 = 64;
 
 /// The largest disk that a system may have.
 const LARGEST_GIB: u64 = 4095;
@@ -37,7 +37,7 @@ pub(super) fn is_driven(machine: &str) -> bool {
 
 /// Gibibytes of the disk of a machine with so much for its work. Azure bills disks by sizes that double.
 pub fn disk_gib(work: Bytes) -> u64 {
-    (work.0.div_ceil(1 << 30) + SYSTEM_GIB).next_power_of_two()
+    BootDisk::AZURE.gib(work)
 }
 
 /// The machine as the Resource Manager wants it. It has no identity, so that programs on it find no credentials.
@@ -48,7 +48,7 @@ pub(super) fn machine(order: &LaunchOrder<'_>, subnet: &str, options: &AzureOpti
     let (choice, request) = (order.choice, order.request);
     let gib = disk_gib(request.offer.node.disk_free);
     if gib > LARGEST_GIB + 1 {
-        let most = LARGEST_GIB - SYSTEM_GIB;
+        let most = LARGEST_GIB - BootDisk::AZURE.system_gib;
         return Err(CloudFailure::Invalid(format!("a machine of Azure has a disk of at most {most} GiB for its work")));
     }
     let user = "azureuser";

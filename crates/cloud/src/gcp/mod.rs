@@ -15,6 +15,7 @@ mod wire;
 
 use std::sync::Arc;
 
+use domain::boot_disk::BootDisk;
 use domain::listing::Cloud;
 use domain::wants::Wants;
 use domain::{Bytes, Elapsed, Offer};
@@ -42,10 +43,6 @@ pub const NAME: &str = "gcp";
 
 /// Where the API is.
 pub const ENDPOINT: &str = "https://compute.googleapis.com";
-
-/// Disk that a machine gets for its work, unless the job asks for more, and for the system.
-const DISK: Bytes = Bytes(100 << 30);
-const SYSTEM_GIB: u64 = 40;
 
 /// A machine is listed at once, and rarely later; a request id holds for an hour. Rent is counted by the second, and a minute
 /// at least.
@@ -91,7 +88,7 @@ pub struct Gcp {
 
 /// Gibibytes of the disk of a machine with so much for its work.
 pub fn disk_gib(work: Bytes) -> u64 {
-    work.0.div_ceil(1 << 30) + SYSTEM_GIB
+    BootDisk::GCP.gib(work)
 }
 
 impl Gcp {
@@ -243,7 +240,8 @@ impl CloudApi for Gcp {
     fn offers(&self, catalog: &Catalog, wants: &Wants) -> Vec<Offer> {
         // GPUs that are added to a machine of another family, and processors of ARM, are not rented.
         let (cloud, leaves_out) = (Cloud::Gcp, &["n1-", "t2a-", "c4a-", "a4x-"][..]);
-        offers(catalog, wants, &Listable { cloud, provider: NAME, disk: DISK, leaves_out, is_confirmed: true })
+        let disk = BootDisk::GCP.least_work;
+        offers(catalog, wants, &Listable { cloud, provider: NAME, disk, leaves_out, is_confirmed: true })
     }
 
     fn order(&self, order: &LaunchOrder<'_>) -> Result<Params, CloudFailure> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use domain::boot_disk::BootDisk;
 use domain::{Bytes, Duration, Timestamp};
 use serde_json::{Value, json};
 
@@ -13,9 +14,6 @@ use crate::rented::limits::{ends_at, price_limit};
 use crate::rented::user_data::user_data_with_driver;
 use crate::rented::{CloudFailure, LaunchOrder};
 
-/// Disk for the system and its driver, in addition to that of the work.
-const SYSTEM_GIB: u64 = 40;
-
 /// The largest disk of a system that is sold: 2048 GiB, in tens.
 const LARGEST_GIB: u64 = 2040;
 
@@ -24,7 +22,7 @@ pub(super) const SOONEST: Duration = Duration::from_secs(35 * 60);
 
 /// Gibibytes of the disk of a machine with so much for its work. Tencent sells them by tens.
 pub fn disk_gib(work: Bytes) -> u64 {
-    (work.0.div_ceil(1 << 30) + SYSTEM_GIB).next_multiple_of(10)
+    BootDisk::TENCENT.gib(work)
 }
 
 /// Where a machine is put and what it boots, looked up before it is rented.
@@ -48,7 +46,7 @@ pub(super) fn run_instances(
     let (choice, request) = (order.choice, order.request);
     let gib = disk_gib(request.offer.node.disk_free);
     if gib > LARGEST_GIB {
-        let most = LARGEST_GIB - SYSTEM_GIB;
+        let most = LARGEST_GIB - BootDisk::TENCENT.system_gib;
         let why = format!("a machine of Tencent Cloud has a disk of at most {most} GiB for its work");
         return Err(CloudFailure::Invalid(why));
     }

@@ -2,14 +2,14 @@
 //!
 //! Only AWS provisions speed here: gp3 up to its limits, io2 beyond them. The limits are those of `EbsBlockDevice` in the
 //! reference of the EC2 API (gp3: 3,000 to 16,000 IOPS, 125 to 1,000 MiB/s; io2: 100 to 256,000 IOPS) and of "Amazon EBS volume
-//! types" in the EC2 user guide (ratios, sizes, and the 4,000 MiB/s of io2). What AWS may allow beyond them is not used.
+//! types" in the EC2 user guide (ratios, sizes, and the 4,000 MiB/s of io2). What AWS may allow beyond them is not used. The
+//! disks of the other clouds are in [`crate::boot_disk`].
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::listing::Cloud;
 use crate::money::{Money, Rate};
 use crate::tariff::Service;
 use crate::units::Bytes;
@@ -75,19 +75,6 @@ const MONTH_HOURS: i64 = 730;
 /// What costs so much in a month, by the hour, rounded up.
 pub fn hourly(month: Money) -> Rate {
     Rate::from_micros_per_hour(month.micros().saturating_add(MONTH_HOURS - 1) / MONTH_HOURS)
-}
-
-/// GiB of the disk that gradus rents with a machine of a cloud that provisions no speed, with so much for its work; `None` where
-/// machines hold their disks, or are not rented.
-pub fn plain_gib(cloud: &Cloud, work: Bytes) -> Option<u64> {
-    let work = |least: u64| work.0.div_ceil(1 << 30).max(least);
-    match cloud {
-        Cloud::Gcp => Some(work(100) + 40),
-        Cloud::Azure => Some((work(192) + 64).next_power_of_two()),
-        Cloud::Alibaba => Some(work(160) + 40),
-        Cloud::Tencent => Some((work(160) + 40).next_multiple_of(10)),
-        Cloud::Aws | Cloud::Lambda | Cloud::Own | Cloud::Other(_) => None,
-    }
 }
 
 /// GiB of a volume with so much for the work of its machine.

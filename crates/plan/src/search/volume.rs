@@ -5,10 +5,11 @@
 //! difference is provisioned. Only AWS provisions speed here ([`domain::volume`]). Where a volume is slower than that, steps wait
 //! for it ([`VolumeChoice::slowdown`]).
 
+use domain::boot_disk::boot_disk_gib;
 use domain::job::Needs;
 use domain::listing::{Cloud, Listing};
 use domain::tariff::Service;
-use domain::volume::{Volume, hourly, is_nitro, plain_gib, whole_gib};
+use domain::volume::{Volume, hourly, is_nitro, whole_gib};
 use domain::{Bytes, Money, Rate};
 use serde::Serialize;
 
@@ -165,7 +166,7 @@ pub(super) fn disk_rate(
         return Some(volume.rate(&priced.tariffs));
     }
     let work = disk_work(spec, priced.listing, needs)?;
-    let gib = plain_gib(&priced.listing.cloud, work)?;
+    let gib = boot_disk_gib(&priced.listing.cloud, work)?;
     let price = priced.tariffs.price(Service::SsdDisk).unwrap_or_default();
     Some(hourly(Money::from_micros(i64::try_from(gib).unwrap_or(i64::MAX).saturating_mul(price.micros()))))
 }

@@ -316,6 +316,14 @@ pub(super) const PLANS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "the_size_of_a_disk_is_one" },
     },
     SourceMutant {
+        name: "small-boot-disks-are-planned-as-they-are",
+        harm: "a plan counts a smaller disk than each machine is rented with, and its cost and `max_price` are exceeded",
+        file: "crates/domain/src/market/boot_disk.rs",
+        from: "disk.gib(work.max(disk.least_work))",
+        to: "disk.gib(work.min(disk.least_work))",
+        test: CargoTest { package: "gradus-domain", target: &["--lib"], filter: "at_least_the_usual_work" },
+    },
+    SourceMutant {
         name: "disks-that-hold-nothing-are-accepted",
         harm: "a job with `disk_size: 0` gets the smallest disk, however large its data is, and fills it",
         file: "crates/domain/src/file/lower/disk.rs",

@@ -187,8 +187,8 @@ pub fn with_disks(cost: Money, counted: Money, disks: Rate, (time, usual): (Dura
 #[cfg(test)]
 mod tests {
     use cloud::Catalog;
+    use domain::boot_disk::boot_disk_gib;
     use domain::listing::Cloud;
-    use domain::volume::plain_gib;
     use plan::money::Cost;
     use plan::search::{Availability, MemoryFit, NearMiss, RunTimeline, VolumeDemand};
 
@@ -302,7 +302,7 @@ mod tests {
                 (Cloud::Tencent, cloud::tencent::disk_gib(work)),
             ];
             for (cloud, gib) in rented {
-                assert_eq!(plain_gib(&cloud, work), Some(gib), "{cloud} {work}");
+                assert_eq!(boot_disk_gib(&cloud, work), Some(gib), "{cloud} {work}");
             }
         }
     }
@@ -342,7 +342,10 @@ mod tests {
         answer.candidates.push(nearest);
         let reasons = refused(&answer, Needs::default());
         let [_, budget, unknown] = &reasons[..] else { panic!("{reasons:?}") };
-        assert!(budget.starts_with("  machines with enough disk exceed `budget`\n    hint: raise `budget`"), "{budget}");
+        assert!(
+            budget.starts_with("  machines with enough disk exceed `budget`\n    hint: raise `budget`"),
+            "{budget}"
+        );
         assert!(unknown.starts_with("  gradus cannot rent the machines with enough disk: "), "{unknown}");
         assert!(refuse_too_large(&SearchResult::default(), &Needs::default()).is_ok());
     }
