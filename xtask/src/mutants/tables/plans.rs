@@ -276,6 +276,22 @@ pub(super) const PLANS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "the_maximum_price_is_for" },
     },
     SourceMutant {
+        name: "machines-on-demand-beside-spot-have-no-maximum-price",
+        harm: "a plan puts a machine on demand beside spot machines that with its disk costs more than the job allows",
+        file: "crates/plan/src/search/admit.rs",
+        from: "&& is_dear(PurchaseOption::OnDemand))",
+        to: "&& is_dear(terms))",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "the_maximum_price_is_for" },
+    },
+    SourceMutant {
+        name: "runs-fall-back-above-the-maximum-price",
+        harm: "a plan counts on machines on demand during spot outages that a run may not rent, and its time is too short",
+        file: "crates/plan/src/search/timeline.rs",
+        from: "rate.plus(disk.unwrap_or_default()))",
+        to: "rate.plus(disk.and(None).unwrap_or_default()))",
+        test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "a_run_falls_back_only" },
+    },
+    SourceMutant {
         name: "gp3-has-no-limits",
         harm: "a launch with more IOPS than gp3 has is refused by AWS, on every machine",
         file: "crates/domain/src/market/volume.rs",

@@ -188,6 +188,14 @@ pub(super) const SERVERS: &[SourceMutant] = &[
         test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "leaves_no_shorter_lease" },
     },
     SourceMutant {
+        name: "a-server-of-an-earlier-version-was-none",
+        harm: "after a server of an earlier version was killed, a run is said to stop within a minute and trains on",
+        file: "crates/cli/src/local/machine.rs",
+        from: "home.root().join(PRICE).exists()",
+        to: "home.root().join(PRICE).is_dir()",
+        test: CargoTest { package: "gradus-cli", target: &["--bin", "gradus"], filter: "the_lease_of_a_server" },
+    },
+    SourceMutant {
         name: "commands-do-not-know-the-price-of-the-server",
         harm: "runs that commands submit to a server with a price are billed as free, and count for no budget",
         file: "crates/cli/src/local/machine.rs",

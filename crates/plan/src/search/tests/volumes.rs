@@ -7,6 +7,7 @@ use domain::volume::{DiskTier, Volume, VolumeSpeed};
 use super::super::volume::{SamplesIn, VolumeChoice, disk_rate};
 use super::cases::spot_listing;
 use super::*;
+use crate::spot::OutagePolicy;
 
 const GIB: u64 = 1 << 30;
 
@@ -227,6 +228,21 @@ fn the_maximum_price_is_for_the_machine_with_its_disk() {
     // On demand it costs $29.98.
     assert_eq!(answer(29_999_507, 1).candidates.len(), 1);
     assert_eq!(answer(29_999_506, 1).candidates.len(), 0);
+}
+
+#[test]
+fn a_run_falls_back_only_to_machines_whose_price_with_the_disk_is_admitted() {
+    let (listings, gpu) = ([machine(None, 64)], gpu(3));
+    let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, |_, _| Availability::Known, &[]);
+    let falls_back = |most: i64| {
+        let max_price = Some(Rate::from_micros_per_hour(most));
+        let admission = Admission { max_price, spot: Spot::Auto, ..Admission::default() };
+        let policy = timeline::policy(&admission, &market.listings[0], Some(Rate::from_micros_per_hour(19_507)));
+        matches!(policy, OutagePolicy::FallBack { .. })
+    };
+    // On demand it costs $29.98.
+    assert!(falls_back(29_999_507));
+    assert!(!falls_back(29_999_506));
 }
 
 /// Two machines for a month, of which one is on demand, are paid for two volumes of a month, whatever the disks inside hold.
