@@ -291,7 +291,7 @@ fn listen(shared: &Shared, socket: UnixStream) {
     for line in BufReader::new(socket).lines() {
         let Ok(line) = line else { break };
         match serde_json::from_str(&line) {
-            Ok(RankCommand::Stop) => shared.stop.store(true, Ordering::Release),
+            Ok(RankCommand::Stop { .. }) => shared.stop.store(true, Ordering::Release),
             Ok(RankCommand::Checkpoint) => shared.save.store(true, Ordering::Release),
             // An order of a newer agent is no reason to lose work.
             Err(_) => {}

@@ -261,7 +261,7 @@ impl Attempt {
         match (&mut self.work, &self.stage) {
             // Ranks that cannot reach another end by themselves; rank 0 stops all.
             (Working::Train { .. }, _) if ends_by_itself => {}
-            (Working::Train { link, .. }, _) => link.order(rank::RankCommand::Stop),
+            (Working::Train { link, .. }, _) => link.order(rank::RankCommand::stop_within(grace)),
             (Working::Command { link, .. }, Stage::Running { process, .. }) => {
                 // A program that polls for stop requests saves and ends by itself; its shell must not continue after
                 // it.

@@ -106,6 +106,7 @@ fn an_order_to_stop_saves_first() {
     let saved =
         reports(&entries).into_iter().any(|report| matches!(report, Report::Checkpointed(found) if found.step == step));
     assert!(saved);
+    assert!(scene.log(1).contains("asked to stop within Some(60000000)"), "{}", scene.log(1));
 }
 
 #[test]

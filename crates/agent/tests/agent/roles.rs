@@ -62,7 +62,10 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
     std::thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             match serde_json::from_str(&line).unwrap() {
-                RankCommand::Stop => ordered.store(true, Ordering::SeqCst),
+                RankCommand::Stop { within_us } => {
+                    println!("asked to stop within {within_us:?}");
+                    ordered.store(true, Ordering::SeqCst);
+                }
                 RankCommand::Checkpoint => {}
             }
         }

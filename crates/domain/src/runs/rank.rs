@@ -133,7 +133,18 @@ pub enum RankCommand {
     /// Save a checkpoint within one step, then continue.
     Checkpoint,
     /// Save a checkpoint within one step, then end with [`Report::Stopped`].
-    Stop,
+    Stop {
+        /// Microseconds until the rank is killed, from when it is sent; `None` where that is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        within_us: Option<u64>,
+    },
+}
+
+impl RankCommand {
+    /// The order to stop for a rank that is killed after this grace period.
+    pub fn stop_within(grace: std::time::Duration) -> RankCommand {
+        RankCommand::Stop { within_us: u64::try_from(grace.as_micros()).ok() }
+    }
 }
 
 /// The environment of a rank; stored in the report of the run.

@@ -15,6 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use domain::rank::{RankCommand, Report};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -36,6 +37,8 @@ pub struct Channel {
 struct Shared {
     outbox: Outbox,
     orders: Mutex<VecDeque<RankCommand>>,
+    /// When the agent kills this process, once it has said so.
+    kill_at: Mutex<Option<Instant>>,
     /// Set by a signal, as one more order.
     stop: Arc<AtomicBool>,
     /// The last report was sent; the agent may disconnect.
@@ -101,9 +104,14 @@ impl Channel {
             return None;
         }
         if self.shared.stop.swap(false, Ordering::Relaxed) {
-            return Some(RankCommand::Stop);
+            return Some(RankCommand::Stop { within_us: None });
         }
         lock(&self.shared.orders).pop_front()
+    }
+
+    /// When the agent kills this process, if it was ordered to stop within a time that is known.
+    pub fn kill_at(&self) -> Option<Instant> {
+        *lock(&self.shared.kill_at)
     }
 
     /// Waits until every report is written, and hangs up. To be called before `main` returns.
@@ -148,7 +156,12 @@ fn listen(shared: &Shared, socket: UnixStream) {
     for line in BufReader::new(socket).lines() {
         let Ok(line) = line else { break };
         match serde_json::from_str(&line) {
-            Ok(order) => lock(&shared.orders).push_back(order),
+            Ok(order) => {
+                if let RankCommand::Stop { within_us: Some(within) } = order {
+                    *lock(&shared.kill_at) = Instant::now().checked_add(Duration::from_micros(within));
+                }
+                lock(&shared.orders).push_back(order);
+            }
             // Its stderr is a log. An order of a newer agent is no reason to lose work.
             Err(error) => {
                 drop(writeln!(io::stderr(), "the order `{}` is not understood: {error}", line.escape_debug()))
@@ -176,7 +189,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use std::os::unix::net::UnixListener;
     use std::process::{Child, Command, Stdio};
-    use std::time::Duration;
 
     use domain::finding::{Cause, Finding};
     use domain::rank::{Checkpointed, Fetching, Step};
@@ -287,8 +299,25 @@ mod tests {
             .write_all(b"{\"order\":\"checkpoint\"}\nnonsense\n{\"order\":\"dance\"}\n{\"order\":\"stop\"}\n")
             .unwrap();
         assert_eq!(wait_for_order(&channel), RankCommand::Checkpoint);
-        assert_eq!(wait_for_order(&channel), RankCommand::Stop);
+        assert_eq!(wait_for_order(&channel), RankCommand::Stop { within_us: None });
         assert_eq!(channel.try_order(), None);
+        channel.finish();
+    }
+
+    #[test]
+    fn a_stop_within_a_time_says_when_the_rank_is_killed() {
+        let (channel, mut agent) = pair();
+        let hour = Duration::from_secs(3_600);
+        let order = RankCommand::stop_within(hour);
+        let before = Instant::now();
+        // An agent of an earlier version does not say it.
+        writeln!(agent.get_mut(), "{{\"order\":\"stop\"}}").unwrap();
+        assert_eq!(wait_for_order(&channel), RankCommand::Stop { within_us: None });
+        assert_eq!(channel.kill_at(), None);
+        writeln!(agent.get_mut(), "{}", serde_json::to_string(&order).unwrap()).unwrap();
+        assert_eq!(wait_for_order(&channel), order);
+        let kill_at = channel.kill_at().unwrap();
+        assert!(before + hour <= kill_at && kill_at <= Instant::now() + hour);
         channel.finish();
     }
 
@@ -310,7 +339,7 @@ mod tests {
     fn rank() {
         let channel = Channel::connect(&std::env::var("RANK_SOCKET").unwrap()).unwrap();
         channel.send(step(1));
-        assert_eq!(wait_for_order(&channel), RankCommand::Stop);
+        assert_eq!(wait_for_order(&channel), RankCommand::Stop { within_us: None });
         channel.send(Report::Stopped { step: 1 });
         channel.finish();
     }

@@ -17,11 +17,11 @@ use crate::state::Trainer;
 /// Weight of the newest step in the mean time of a step.
 const NEWEST: f64 = 0.1;
 
-/// The last save of a run is tried again for so long while there is no space. A run that is to stop has 60 s by default.
+/// The last save of a run is retried for so long after its first failure while the disk is full.
 const RETRIED_FOR: Duration = Duration::from_secs(30);
 
-/// Interval at which it is.
-const RETRIED_EVERY: Duration = Duration::from_secs(1);
+/// The pause before each retry.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The writer, its rhythm, and the clock of both.
 pub struct Checkpointer<'a> {
@@ -130,18 +130,26 @@ impl<'a> Checkpointer<'a> {
         Ok(())
     }
 
-    /// Waits until the last save is durable. Where it found no space, it is tried again for [`RETRIED_FOR`].
+    /// Waits until the last save is durable. Where it found no space, it is retried, as [`LastSave`] decides.
     pub fn finish(&mut self) -> Result<(), Error> {
+        self.finish_with(std::thread::sleep)
+    }
+
+    /// The same, with what passes the time before a retry.
+    fn finish_with(&mut self, mut pause: impl FnMut(Duration)) -> Result<(), Error> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        let began = Instant::now();
+        let mut last = LastSave::default();
+        let mut began = Instant::now();
         let mut done = writer.wait();
         while writer.can_save_again() {
-            match done {
-                Err(error) if !is_tried_again(&error, began.elapsed()) => return Err(error.into()),
-                Err(_) => std::thread::sleep(RETRIED_EVERY),
-                // It was noted before that it found no space.
-                Ok(_) => {}
+            // Otherwise its failure was noted before.
+            if let Err(error) = done {
+                if !last.is_retried(&error, [began, Instant::now()], self.channel.kill_at()) {
+                    return Err(error.into());
+                }
+                pause(RETRY_PAUSE);
             }
+            began = Instant::now();
             done = writer.save_again().and_then(|_| writer.wait());
         }
         self.report(done?);
@@ -201,9 +209,28 @@ fn is_bearable(error: &checkpoint::Error, is_durable: bool, can_save_again: bool
     matches!(error, checkpoint::Error::DiskFull { .. }) && is_durable && can_save_again
 }
 
-/// Whether the last save of a run is tried again, so long after it was first waited for.
-fn is_tried_again(error: &checkpoint::Error, after: Duration) -> bool {
-    matches!(error, checkpoint::Error::DiskFull { .. }) && after < RETRIED_FOR
+/// The last save of a run, which is retried while the disk is full.
+#[derive(Debug, Default)]
+struct LastSave {
+    failed_at: Option<Instant>,
+}
+
+impl LastSave {
+    /// Whether it is retried, having begun and failed at these times. The time begins with the first failure, however long the
+    /// save took until then. A rank that is killed at `kill_at` must have reported by then why the run fails: it retries only
+    /// while there is time for twice as long as the save has just taken.
+    fn is_retried(
+        &mut self,
+        error: &checkpoint::Error,
+        [began, failed]: [Instant; 2],
+        kill_at: Option<Instant>,
+    ) -> bool {
+        let first = *self.failed_at.get_or_insert(failed);
+        let needed = (failed.saturating_duration_since(began) + RETRY_PAUSE) * 2;
+        let is_in_time = kill_at.is_none_or(|at| at.saturating_duration_since(failed) > needed);
+        let is_early = failed.saturating_duration_since(first) < RETRIED_FOR;
+        matches!(error, checkpoint::Error::DiskFull { .. }) && is_early && is_in_time
+    }
 }
 
 #[cfg(test)]
@@ -214,6 +241,7 @@ mod tests {
     use checkpoint::{Dtype, Snapshot, Tensor, WriterIdentity};
     use domain::id::{Fence, RunId};
     use domain::train::{Codec, Every};
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     use super::*;
 
@@ -262,18 +290,36 @@ mod tests {
             is_short: false,
         };
         let (small, large) = (10_000, 3_000_000);
-        let mut save = |step: u64, bytes: usize| {
+        let begin = |checkpointer: &mut Checkpointer, step: u64, bytes: usize| {
             checkpointer.writer.as_mut().unwrap().save(snapshot(step, bytes)).unwrap();
+        };
+        let save = |checkpointer: &mut Checkpointer, step: u64, bytes: usize| {
+            begin(checkpointer, step, bytes);
             // Waits for it.
             checkpointer.keep_up(u64::MAX)
         };
-        let first = save(10, large);
+        let first = save(&mut checkpointer, 10, large);
         let is_refused = matches!(first, Err(Error::Checkpoint(checkpoint::Error::DiskFull { .. })));
         assert!(is_refused, "none is durable: {first:?}");
         for (step, bytes) in [(20, small), (30, large), (40, large), (50, small)] {
-            save(step, bytes).unwrap();
+            save(&mut checkpointer, step, bytes).unwrap();
         }
-        checkpointer.finish().unwrap();
+        let disk = getrlimit(Resource::Fsize);
+        let resize = |current| setrlimit(Resource::Fsize, Rlimit { current, maximum: disk.maximum }).unwrap();
+        // The last save fails, and is retried once there is space.
+        begin(&mut checkpointer, 60, large);
+        let mut pauses = 0;
+        let pause = |_: Duration| {
+            pauses += 1;
+            resize(disk.maximum);
+        };
+        checkpointer.finish_with(pause).unwrap();
+        assert_eq!(pauses, 1);
+        // One whose failure was noted is retried without a pause.
+        resize(disk.current);
+        save(&mut checkpointer, 70, large).unwrap();
+        resize(disk.maximum);
+        checkpointer.finish_with(|_| panic!("there is space")).unwrap();
         drop(checkpointer);
         channel.finish();
     }
@@ -281,20 +327,44 @@ mod tests {
     #[test]
     fn training_continues_without_checkpoints_that_find_no_space() {
         let name = "run::checkpointer::tests::a_rank_on_a_small_disk";
-        let script = format!("trap '' XFSZ; ulimit -f 1000; exec \"$0\" --exact {name} --ignored --nocapture");
+        let script = format!("trap '' XFSZ; ulimit -S -f 1000; exec \"$0\" --exact {name} --ignored --nocapture");
         let output = Command::new("sh").args(["-c", &script]).arg(std::env::current_exe().unwrap()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
         let count = |part: &str| said.matches(part).count();
         assert_eq!(count("1 passed"), 1, "{said}");
-        assert_eq!((count("training continues"), count("checkpoints are saved again")), (1, 1), "{said}");
+        assert_eq!((count("training continues"), count("checkpoints are saved again")), (2, 2), "{said}");
+        let durable = [10, 20, 30, 40, 50, 60, 70].map(|step| count(&format!("\"checkpointed\",\"step\":{step},")));
+        assert_eq!(durable, [0, 1, 0, 0, 1, 1, 1], "{said}");
     }
 
     #[test]
-    fn the_last_save_is_tried_again_for_a_while() {
+    fn the_last_save_is_retried_for_a_while_after_its_first_failure() {
         let [full, other] = errors();
-        assert!(is_tried_again(&full, Duration::ZERO));
-        assert!(!is_tried_again(&full, RETRIED_FOR));
-        assert!(!is_tried_again(&other, Duration::ZERO));
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut last = LastSave::default();
+        // It took longer than it is retried.
+        assert!(last.is_retried(&full, [at(0), at(35)], None));
+        assert!(last.is_retried(&full, [at(36), at(64)], None));
+        assert!(!last.is_retried(&full, [at(65), at(65)], None));
+        assert!(!LastSave::default().is_retried(&other, [at(0), at(0)], None));
+    }
+
+    #[test]
+    fn the_last_save_is_not_retried_where_the_rank_would_be_killed_before_it_reports_why() {
+        let [full, _] = errors();
+        let start = Instant::now();
+        let check = |took: u64, grace: u64, expected: bool| {
+            let [failed, kill_at] = [took, took + grace].map(|seconds| start + Duration::from_secs(seconds));
+            let is_retried = LastSave::default().is_retried(&full, [start, failed], Some(kill_at));
+            assert_eq!(is_retried, expected, "{took} {grace}");
+        };
+        // With a pause of a second before it.
+        check(0, 1, false);
+        check(0, 2, false);
+        check(0, 3, true);
+        check(10, 22, false);
+        check(10, 23, true);
     }
 }

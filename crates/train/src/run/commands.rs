@@ -22,7 +22,7 @@ impl<'a> Commands<'a> {
         while let Some(order) = self.channel.try_order() {
             match order {
                 RankCommand::Checkpoint => self.save = true,
-                RankCommand::Stop => self.stop = true,
+                RankCommand::Stop { .. } => self.stop = true,
             }
         }
     }

@@ -84,7 +84,7 @@ fn an_order_saves_and_another_stops_before_the_run_is_through() {
     let mut bench = bench(json!({"epochs": 100_000, "checkpoint": {"every": "10000000 steps"}}));
     let outcome = bench.attempt(OmittedState::default(), |report| match report {
         Report::Step(done) if done.step == 3 => Some(RankCommand::Checkpoint),
-        Report::Checkpointed(_) => Some(RankCommand::Stop),
+        Report::Checkpointed(_) => Some(RankCommand::Stop { within_us: None }),
         _ => None,
     });
     let saved = |report: &Report| if let Report::Checkpointed(done) = report { Some(done.step) } else { None };

@@ -136,7 +136,7 @@ impl Bench {
     /// Stops once step `step` was reported, wherever the rank is by then.
     pub fn stop_after(&mut self, step: u64) -> Outcome {
         self.attempt(OmittedState::default(), |report| {
-            matches!(report, Report::Step(done) if done.step == step).then_some(RankCommand::Stop)
+            matches!(report, Report::Step(done) if done.step == step).then_some(RankCommand::Stop { within_us: None })
         })
     }
 

@@ -129,7 +129,7 @@ impl ProgramLink {
         };
         let mut member = Member { stream, rank: None, life, moved: now, longest: Duration::ZERO };
         if self.is_asked_to_stop {
-            member.order(RankCommand::Stop);
+            member.order(RankCommand::Stop { within_us: None });
         }
         self.members.insert(number, member);
     }
@@ -193,7 +193,7 @@ impl ProgramLink {
     /// needed.
     pub fn stop(&mut self) -> bool {
         self.is_asked_to_stop = true;
-        self.members.values_mut().for_each(|member| member.order(RankCommand::Stop));
+        self.members.values_mut().for_each(|member| member.order(RankCommand::Stop { within_us: None }));
         // One that is about to end does not ask any more, and what its script starts next may not ask either.
         self.members.values().any(|member| member.life.listens && !member.life.is_ending)
     }
