@@ -74,7 +74,7 @@ fn rank() {
             save(&mut writer, 10, 10_000).unwrap();
             assert!(!writer.can_save_again() && !writer.save_again().unwrap());
             save(&mut writer, 20, 3_000_000).unwrap_err();
-            // Still without space, it stays for another time.
+            // Still on a full disk, it stays for another time.
             assert!(writer.save_again().unwrap());
             assert!(matches!(writer.wait(), Err(Error::DiskFull { .. })) && writer.can_save_again());
             check(folder, 10);
@@ -125,7 +125,7 @@ fn a_file_larger_than_allowed_is_a_full_disk() {
 }
 
 #[test]
-fn what_found_no_space_is_saved_again_once_there_is_some() {
+fn what_ran_out_of_disk_space_is_saved_again_once_there_is_some() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = folder.path().join("checkpoints");
     shell(&["sh"], "trap '' XFSZ; ulimit -S -f 1000; rank again", &checkpoints);

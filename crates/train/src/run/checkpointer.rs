@@ -1,4 +1,4 @@
-//! When the state is saved, how long that stalls the training thread, and what a save means that finds no space.
+//! When the state is saved, how long that stalls the training thread, and what happens where a save runs out of disk space.
 //!
 //! A full disk does not end training while an earlier checkpoint stays: the save is a note, and the next one is tried as
 //! usual. Only the last save of a run must succeed, and is tried again for a while.
@@ -35,7 +35,7 @@ pub struct Checkpointer<'a> {
     stalled: Duration,
     /// Whether some checkpoint of this run is durable.
     is_durable: bool,
-    /// Whether the newest save found no space.
+    /// Whether the newest save ran out of disk space.
     is_short: bool,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Checkpointer<'a> {
             trainer.snapshot(spare, ranks)?
         };
         let earlier = self.writer.as_mut().map_or(Ok(None), CheckpointWriter::wait);
-        self.settle(earlier)?;
+        self.record_outcome(earlier)?;
         if let (Some(writer), Some(snapshot)) = (&mut self.writer, snapshot) {
             writer.save(snapshot)?;
         }
@@ -124,13 +124,13 @@ impl<'a> Checkpointer<'a> {
         let began = Instant::now();
         if let Some(writer) = &mut self.writer {
             let done = writer.keep_up(next, self.pace.lag());
-            self.settle(done)?;
+            self.record_outcome(done)?;
         }
         self.stalled += began.elapsed();
         Ok(())
     }
 
-    /// Waits until the last save is durable. Where it found no space, it is retried, as [`LastSave`] decides.
+    /// Waits until the last save is durable. One that runs out of disk space is retried, as [`LastSave`] decides.
     pub fn finish(&mut self) -> Result<(), Error> {
         self.finish_with(std::thread::sleep)
     }
@@ -156,12 +156,12 @@ impl<'a> Checkpointer<'a> {
         Ok(())
     }
 
-    /// Reports a save that has ended; one that found no space is a note, as long as training can continue without it.
-    fn settle(&mut self, ended: Result<Option<Checkpointed>, checkpoint::Error>) -> Result<(), Error> {
+    /// Reports a save that has ended; one that ran out of disk space is a note, as long as training can continue without it.
+    fn record_outcome(&mut self, ended: Result<Option<Checkpointed>, checkpoint::Error>) -> Result<(), Error> {
         let can_save_again = self.writer.as_ref().is_some_and(CheckpointWriter::can_save_again);
         match ended {
             Ok(done) => self.report(done),
-            Err(error) if is_bearable(&error, self.is_durable, can_save_again) => {
+            Err(error) if is_tolerated(&error, self.is_durable, can_save_again) => {
                 if !std::mem::replace(&mut self.is_short, true) {
                     let text = format!(
                         "{error}: training continues, and the next checkpoint is tried as usual; a failure before that loses the \
@@ -205,7 +205,7 @@ impl<'a> Checkpointer<'a> {
 
 /// Whether training continues after a save that failed. Without an earlier checkpoint the disk may be too small at all, which
 /// is to be known at once; what several ranks save in parts is not saved again.
-fn is_bearable(error: &checkpoint::Error, is_durable: bool, can_save_again: bool) -> bool {
+fn is_tolerated(error: &checkpoint::Error, is_durable: bool, can_save_again: bool) -> bool {
     matches!(error, checkpoint::Error::DiskFull { .. }) && is_durable && can_save_again
 }
 
@@ -254,10 +254,10 @@ mod tests {
     #[test]
     fn a_full_disk_does_not_end_training_while_an_earlier_checkpoint_stays() {
         let [full, other] = errors();
-        assert!(is_bearable(&full, true, true));
-        assert!(!is_bearable(&full, false, true), "nothing would be left to resume from");
-        assert!(!is_bearable(&full, true, false), "the other ranks have ended");
-        assert!(!is_bearable(&other, true, true));
+        assert!(is_tolerated(&full, true, true));
+        assert!(!is_tolerated(&full, false, true), "nothing would be left to resume from");
+        assert!(!is_tolerated(&full, true, false), "the other ranks have ended");
+        assert!(!is_tolerated(&other, true, true));
     }
 
     fn snapshot(step: u64, bytes: usize) -> Snapshot {
@@ -325,17 +325,17 @@ mod tests {
     }
 
     #[test]
-    fn training_continues_without_checkpoints_that_find_no_space() {
+    fn training_continues_without_checkpoints_that_run_out_of_disk_space() {
         let name = "run::checkpointer::tests::a_rank_on_a_small_disk";
         let script = format!("trap '' XFSZ; ulimit -S -f 1000; exec \"$0\" --exact {name} --ignored --nocapture");
         let output = Command::new("sh").args(["-c", &script]).arg(std::env::current_exe().unwrap()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-        let count = |part: &str| said.matches(part).count();
-        assert_eq!(count("1 passed"), 1, "{said}");
-        assert_eq!((count("training continues"), count("checkpoints are saved again")), (2, 2), "{said}");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+        let count = |part: &str| stdout.matches(part).count();
+        assert_eq!(count("1 passed"), 1, "{stdout}");
+        assert_eq!((count("training continues"), count("checkpoints are saved again")), (2, 2), "{stdout}");
         let durable = [10, 20, 30, 40, 50, 60, 70].map(|step| count(&format!("\"checkpointed\",\"step\":{step},")));
-        assert_eq!(durable, [0, 1, 0, 0, 1, 1, 1], "{said}");
+        assert_eq!(durable, [0, 1, 0, 0, 1, 1, 1], "{stdout}");
     }
 
     #[test]
