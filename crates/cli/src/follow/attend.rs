@@ -11,7 +11,7 @@ use domain::{Rate, RunId};
 use server::control::{Control, LEASE, Left, Wake};
 use server::{Home, Series, State, routes};
 
-use super::lease;
+use super::liveness::lease;
 use super::narrator::Narrator;
 use super::watch::{Since, Watch};
 use crate::error::{Error, exit};

@@ -1,11 +1,10 @@
 //! Follows a run: runs the control loop or watches the process that does, and prints progress and the result.
 //!
-//! `lease` → `liveness`, `progress`, `news`, `refused` → `watch`, `report` → `narrator` → `history`, `attend` → `left_behind`, `result` → `elsewhere`.
+//! `liveness`, `progress`, `news`, `refused` → `watch`, `report` → `narrator` → `history`, `attend` → `left_behind`, `result` → `elsewhere`.
 
 pub mod attend;
 pub mod elsewhere;
 pub mod history;
-pub mod lease;
 pub mod left_behind;
 pub mod liveness;
 pub mod narrator;

@@ -11,7 +11,7 @@ use server::control::Left;
 use super::narrator::SweepNarrator;
 use crate::error::{Error, exit};
 use crate::follow::attend::{on_signals, serve};
-use crate::follow::lease;
+use crate::follow::liveness::lease;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 

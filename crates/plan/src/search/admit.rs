@@ -227,11 +227,12 @@ impl Admission {
     }
 
     /// Whether a machine, or one on demand beside spot machines, costs more than `max_price` with the disk that is rented with it.
-    pub(super) fn is_too_dear(&self, priced: &PricedListing, terms: PurchaseOption, disk: Option<Rate>) -> bool {
+    pub(super) fn is_too_expensive(&self, priced: &PricedListing, terms: PurchaseOption, disk: Option<Rate>) -> bool {
         let Some(most) = self.max_price else { return false };
-        let is_dear =
+        let is_expensive =
             |terms: PurchaseOption| priced.rate(terms).is_some_and(|rate| rate.plus(disk.unwrap_or_default()) > most);
-        is_dear(terms) || (terms == PurchaseOption::Spot && self.on_demand > 0 && is_dear(PurchaseOption::OnDemand))
+        is_expensive(terms)
+            || (terms == PurchaseOption::Spot && self.on_demand > 0 && is_expensive(PurchaseOption::OnDemand))
     }
 
     /// Why machines on demand cannot be rented beside spot machines of this listing, if the job asks for some.

@@ -290,7 +290,7 @@ impl Constraints {
         if candidate.volume.is_some_and(|volume| volume.is_too_large()) {
             return Some(Reason::Disk);
         }
-        if self.admission.is_too_dear(priced, candidate.terms, candidate.disk) {
+        if self.admission.is_too_expensive(priced, candidate.terms, candidate.disk) {
             return Some(Reason::MaxPrice);
         }
         let (time, cost) = candidate.point();

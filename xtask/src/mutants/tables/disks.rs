@@ -47,8 +47,8 @@ pub(super) const DISKS: &[SourceMutant] = &[
         name: "the-disk-hides-the-price",
         harm: "a job whose `max_price` excludes the machines with enough disk is refused for its data alone",
         file: "crates/cli/src/command/plan/market/refusal.rs",
-        from: "!is_limited && !is_too_dear",
-        to: "!is_limited || !is_too_dear",
+        from: "!is_limited && !is_too_expensive",
+        to: "!is_limited || !is_too_expensive",
         test: CargoTest { package: "gradus-cli", target: &["--test", "plans"], filter: "with_enough_disk_is_named" },
     },
     SourceMutant {

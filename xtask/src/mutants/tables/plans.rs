@@ -279,8 +279,8 @@ pub(super) const PLANS: &[SourceMutant] = &[
         name: "machines-on-demand-beside-spot-have-no-maximum-price",
         harm: "a plan puts a machine on demand beside spot machines that with its disk costs more than the job allows",
         file: "crates/plan/src/search/admit.rs",
-        from: "&& is_dear(PurchaseOption::OnDemand))",
-        to: "&& is_dear(terms))",
+        from: "&& is_expensive(PurchaseOption::OnDemand))",
+        to: "&& is_expensive(terms))",
         test: CargoTest { package: "gradus-plan", target: &["--lib"], filter: "the_maximum_price_is_for" },
     },
     SourceMutant {

@@ -146,7 +146,7 @@ pub(super) const SERVERS: &[SourceMutant] = &[
     SourceMutant {
         name: "status-shows-the-lease-of-a-command-for-all",
         harm: "after its server was killed, a run is shown to stop within a minute and trains on for half an hour, billed",
-        file: "crates/cli/src/follow/lease.rs",
+        file: "crates/cli/src/follow/liveness/lease.rs",
         from: "let newest: Duration = lines.next()?.parse().ok()?;",
         to: "let newest: Duration = lines.next().map(|_| LEASE)?;",
         test: CargoTest {
@@ -158,7 +158,7 @@ pub(super) const SERVERS: &[SourceMutant] = &[
     SourceMutant {
         name: "a-lease-that-no-agent-has-yet-is-shown",
         harm: "after a failed take-over from a server, status promises an end within a minute, and agents train on, billed",
-        file: "crates/cli/src/follow/lease.rs",
+        file: "crates/cli/src/follow/liveness/lease.rs",
         from: "longer.max_by_key(|earlier| earlier.until)",
         to: "longer.max_by_key(|earlier| earlier.until).filter(|_| false)",
         test: CargoTest {

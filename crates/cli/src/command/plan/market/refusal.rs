@@ -85,8 +85,8 @@ pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
     let is_limited = !told.is_empty();
     told.extend(missing::too_few_machines(answer).filter(|_| !is_limited));
     // Where machines with enough disk exceed `max_price`, it is not the disk that is to change.
-    let is_too_dear = answer.missed.contains_key(&Reason::MaxPrice);
-    told.extend(too_large(answer, &context.question.admission.needs).filter(|_| !is_limited && !is_too_dear));
+    let is_too_expensive = answer.missed.contains_key(&Reason::MaxPrice);
+    told.extend(too_large(answer, &context.question.admission.needs).filter(|_| !is_limited && !is_too_expensive));
     let mut tell = |message: String, hint: String| told.push((message, hint));
     // If offers failed on limits alone, memory is not the problem.
     if !is_limited

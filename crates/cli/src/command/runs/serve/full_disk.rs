@@ -12,7 +12,7 @@ use domain::Rate;
 use server::Home;
 
 use crate::error::Error;
-use crate::follow::lease;
+use crate::follow::liveness::lease;
 use crate::local::{disks, machine};
 use crate::settings::GlobalSettings;
 

@@ -24,7 +24,7 @@ use super::run::planners::{due_planner, planner, refusal, task_planner};
 use crate::error::arguments::socket;
 use crate::error::{Error, exit};
 use crate::follow::attend::on_signals;
-use crate::follow::lease;
+use crate::follow::liveness::lease;
 use crate::local::{disks, machine};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;

@@ -1,6 +1,8 @@
 //! The current state of a run, which may differ from its event log: a killed loop cannot record that its machine has
 //! ended. The agent's lock shows whether the machine still works, its meter what it costs.
 
+pub mod lease;
+
 use std::collections::BTreeMap;
 
 use cloud::local::{Probe, probe, spooled};
@@ -10,8 +12,6 @@ use domain::{Duration, Elapsed, InstanceId, Offer, RunId, Timestamp};
 use plan::{Instance, Run, World};
 use server::Home;
 use server::series::step_of;
-
-use super::lease;
 
 /// Whether a process supervises a run, and whether its machine works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
